@@ -17,7 +17,7 @@ import msgspec
 from _adaptive_misses import profile
 from _adaptive_scenarios import scenario
 from overlane.core.qos import Routing
-from overlane.core.routing import link_risks
+from overlane.core.routing.selection import link_risks
 from overlane.core.units import SECOND
 from overlane.sim.world import World
 
@@ -31,7 +31,7 @@ class Way:
 
     routing: str
     caution: dict[str, Any]
-    """What to set otherwise than usual in its caution (core/routing/link_risks.py)."""
+    """What to set otherwise than usual in its caution (core/routing/selection/link_risks.py)."""
 
 
 WAYS = {

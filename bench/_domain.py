@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import overlane.client
+from _priority import children_of
 from _tiers import OVERLANE, START_S, Ensemble
-from overlane.coordination.asking import asking
+from overlane.coordination.client import coordination_client
 from overlane.coordination.records import MalformedRecord, decode_registration
 from overlane.coordination.zookeeper import Access
 from overlane.errors import Unavailable
 from overlane.local_ports import free_ports
-from overlane.recovery.host_records import HostRecord, decode_record
+from overlane.recovery.hosts.host_records import HostRecord, decode_record
 from overlane.recovery.replica_set import ReplicaSet, decode_set, replica_path
 
 CONFIG = """
@@ -123,7 +124,7 @@ class Domain:
     # What ZooKeeper says
 
     async def replica_set(self, broker: str) -> ReplicaSet | None:
-        async with asking(Access(self.ensemble.addresses, self.path), START_S) as session:
+        async with coordination_client(Access(self.ensemble.addresses, self.path), START_S) as session:
             node = await session.read(replica_path(broker))
         return None if node is None else decode_set(broker, node.data)
 
@@ -152,7 +153,7 @@ class Domain:
         node = None
         while True:
             try:
-                async with asking(Access(self.ensemble.addresses, self.path), START_S) as session:
+                async with coordination_client(Access(self.ensemble.addresses, self.path), START_S) as session:
                     while time.monotonic() < until:
                         node = await session.read(path)
                         if node is not None and (found := look(node.data)) is not None:
@@ -167,7 +168,7 @@ class Domain:
         """Where clients of a broker connect now, as of this epoch of its replica set or later."""
         until = time.monotonic() + START_S
         path = f"/brokers/edges/west/{broker}"
-        async with asking(Access(self.ensemble.addresses, self.path), START_S) as session:
+        async with coordination_client(Access(self.ensemble.addresses, self.path), START_S) as session:
             while time.monotonic() < until:
                 node = await session.read(path)
                 try:
@@ -178,17 +179,6 @@ class Domain:
                     return record.clients["mqtt"]
                 await asyncio.sleep(0.02)
         raise RuntimeError(f"{broker} is not registered\n{self.logs()}")
-
-
-def children_of(pid: int) -> list[int]:
-    """All processes below one, as /proc has them."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found += [int(word) for word in task.read_text().split()]
-        except OSError:
-            continue
-    return [one for child in found for one in (child, *children_of(child))]
 
 
 @contextmanager
@@ -245,7 +235,7 @@ class Forwarder:
 
     async def _follow(self) -> None:
         path = f"/brokers/edges/west/{self._broker}"
-        async with asking(Access(self._domain.ensemble.addresses, self._domain.path), START_S) as session:
+        async with coordination_client(Access(self._domain.ensemble.addresses, self._domain.path), START_S) as session:
             while True:
                 node = await session.read(path)
                 if node is not None and (at := decode_registration(path, node.data).clients["mqtt"]) != self._target:

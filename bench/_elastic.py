@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from _tiers import HELP_S, OVERLANE, START_S, Broker, Ensemble, Load, Tiers
-from overlane.coordination.asking import asking
+from overlane.coordination.client import coordination_client
 from overlane.coordination.reading import Overview, read_overview
 from overlane.coordination.zookeeper import Access
 from overlane.local_ports import free_ports
@@ -84,7 +84,7 @@ class Watch:
 
     async def until(self, holds: Callable[[Moment], bool], what: str, within_s: float = START_S) -> None:
         began = time.monotonic()
-        async with asking(Access(self._tiers.ensemble.addresses, self._tiers.path), START_S) as session:
+        async with coordination_client(Access(self._tiers.ensemble.addresses, self._tiers.path), START_S) as session:
             while time.monotonic() < began + within_s:
                 moment = _moment(await read_overview(session))
                 self.moments.append(moment)

@@ -1,18 +1,22 @@
-"""Ten thousand subscribers join at once: how long until the leader knows what each of them needs, and what that costs.
+"""Ten thousand subscribers join: how long until the leader knows what each of them needs, and what that costs.
 
 Every edge is a process, as a broker is, and so is the routing broker that leads. They are participants without the rest
-of a broker: what is measured is the coordination. An edge takes 50 subscriptions in one iteration of its event loop, as
-fast as it can, and reports after each iteration what has changed, as a broker does.
+of a broker: what is measured is the coordination. At once: an edge takes 50 subscriptions in one iteration of its event
+loop, as fast as it can, and reports after each iteration what has changed, as a broker does. Within some seconds:
+subscribers come one by one, at random times.
 
 A subscriber's time runs from its subscription until the leader has the bundle of its topic in the report of its edge.
-It is zero where the leader has it already. Its stages: until its edge begins to write a report that has it, until a
-watch of the leader tells that there is one, and until the leader has read it. Routing brokers of all bundles are
-assigned beforehand, so no subscriber waits for that. The first line is the same for one edge with one subscriber at a
-time: what a single change takes. Processor time is that of the processes here, without ZooKeeper's servers.
+It is zero where the leader has it already; the others are shown by themselves too. Its stages: until its edge begins to
+write a report that has it, until a watch of the leader tells that there is one, and until the leader has read it.
+Messages do not wait for any of that: routing brokers of all bundles are assigned beforehand, and every edge knows them.
+
+The first line is the same for one edge with one subscriber at a time: what a single change takes. Processor time is
+that of the processes here; that of ZooKeeper's servers has a line of its own.
 """
 
 import asyncio
 import multiprocessing
+import os
 import random
 import statistics
 import time
@@ -20,10 +24,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
+from pathlib import Path
 
+from _tiers import Ensemble
 from overlane.coordination.assignment.placement import least_loaded
 from overlane.coordination.contract import Changed, ChildrenChanged, Event, Transaction
-from overlane.coordination.leader import Leader, Policy
+from overlane.coordination.leader import AssignmentPolicy, Leader
 from overlane.coordination.participant import Participant
 from overlane.coordination.records import REPORTS, BrokerRecord, ReportRecord, Role, pack, unpack
 from overlane.coordination.zookeeper import Access, ZooKeeper
@@ -52,11 +58,13 @@ class Outcome:
     """That the leader has read."""
     writes: int = 0
     cpu_s: float = 0.0
+    servers_cpu_s: float = 0.0
+    """Of the leader: what ZooKeeper's servers took meanwhile."""
 
 
 class _Member:
     def __init__(self, addresses: str, root: str, name: str, role: Role) -> None:
-        leader = Leader(Policy(least_loaded)) if role == "routing" else None
+        leader = Leader(AssignmentPolicy(least_loaded)) if role == "routing" else None
         self.participant = Participant(name, BrokerRecord("d", role, 1, ("127.0.0.1:1",)), leader)
         self.known_at_s: dict[tuple[str, int], float] = {}
         self.reports = 0
@@ -119,7 +127,16 @@ def _bundles(edge: int, subscribers: int) -> list[int]:
     return [luck.randrange(BUNDLES) for _ in range(subscribers)]
 
 
-async def _edge(addresses: str, root: str, number: int, subscribers: int, together: Barrier) -> Outcome:
+def _arrivals(edge: int, bundles: list[int], seconds: float) -> list[tuple[float, list[int]]]:
+    """When subscribers come, in seconds since the beginning, and the bundles that they need."""
+    if not seconds:
+        return [(0.0, bundles[first : first + PER_TURN]) for first in range(0, len(bundles), PER_TURN)]
+    luck = random.Random(-1 - edge)
+    times_s = sorted(luck.uniform(0, seconds) for _ in bundles)
+    return [(at_s, [bundle]) for at_s, bundle in zip(times_s, bundles, strict=True)]
+
+
+async def _edge(addresses: str, root: str, number: int, subscribers: int, seconds: float, together: Barrier) -> Outcome:
     name = f"edge-{number}"
     me = _Member(addresses, root, name, "edge")
     await me.ready()
@@ -128,20 +145,22 @@ async def _edge(addresses: str, root: str, number: int, subscribers: int, togeth
     await asyncio.to_thread(together.wait)
     asked: list[tuple[int, float]] = []
     used: set[int] = set()
-    cpu_s = time.process_time()
-    for first in range(0, subscribers, PER_TURN):
-        for bundle in bundles[first : first + PER_TURN]:
+    cpu_s, began_s = time.process_time(), time.monotonic()
+    for at_s, some in _arrivals(number, bundles, seconds):
+        await asyncio.sleep(max(0.0, began_s + at_s - time.monotonic()))
+        for bundle in some:
             asked.append((bundle, time.monotonic()))
             used.add(bundle)
         me.report(used)
-        await asyncio.sleep(0)
     await asyncio.to_thread(together.wait)  # the leader knows all of it
     cpu_s = time.process_time() - cpu_s
     await me.close()
     return Outcome(name, tuple(asked), tuple(me.written), cpu_s=cpu_s)
 
 
-async def _lead(addresses: str, root: str, edges: int, subscribers: int, together: Barrier) -> Outcome:
+async def _lead(
+    addresses: str, root: str, edges: int, subscribers: int, servers: tuple[int, ...], together: Barrier
+) -> Outcome:
     me = _Member(addresses, root, LEADER, "routing")
     await me.ready()
     leading = me.participant.leading
@@ -152,37 +171,53 @@ async def _lead(addresses: str, root: str, edges: int, subscribers: int, togethe
     versions = [leading.report_version(f"edge-{edge}") for edge in range(edges)]
     expected = {(f"edge-{edge}", bundle) for edge in range(edges) for bundle in _bundles(edge, subscribers)}
     await asyncio.to_thread(together.wait)
-    cpu_s, before = time.process_time(), me.reports
+    cpu_s, servers_s, before = time.process_time(), _cpu_s(servers), me.reports
     async with asyncio.timeout(WAIT_S):
         while not expected <= me.known_at_s.keys():
             await asyncio.sleep(0.01)
-    cpu_s = time.process_time() - cpu_s
+    cpu_s, servers_s = time.process_time() - cpu_s, _cpu_s(servers) - servers_s
     writes = sum(leading.report_version(f"edge-{edge}") - versions[edge] for edge in range(edges))
     await asyncio.to_thread(together.wait)
     await me.close()
     watched = {name: tuple(times) for name, times in me.watched_at_s.items()}
     return Outcome(
-        LEADER, watched_at_s=watched, known_at_s=me.known_at_s, reports=me.reports - before, writes=writes, cpu_s=cpu_s
+        LEADER,
+        watched_at_s=watched,
+        known_at_s=me.known_at_s,
+        reports=me.reports - before,
+        writes=writes,
+        cpu_s=cpu_s,
+        servers_cpu_s=servers_s,
     )
 
 
 def _process(
-    results: "Queue[Outcome]", addresses: str, root: str, number: int, edges: int, subscribers: int, together: Barrier
+    results: "Queue[Outcome]",
+    addresses: str,
+    root: str,
+    number: int,
+    edges: int,
+    subscribers: int,
+    seconds: float,
+    servers: tuple[int, ...],
+    together: Barrier,
 ) -> None:
     """An edge; the leader where the number is that of edges."""
     if number == edges:
-        results.put(asyncio.run(_lead(addresses, root, edges, subscribers // edges, together)))
+        results.put(asyncio.run(_lead(addresses, root, edges, subscribers // edges, servers, together)))
     else:
-        results.put(asyncio.run(_edge(addresses, root, number, subscribers // edges, together)))
+        results.put(asyncio.run(_edge(addresses, root, number, subscribers // edges, seconds, together)))
 
 
-def run_join(addresses: str, subscribers: int, edges: int) -> None:
+def run_join(ensemble: Ensemble, subscribers: int, edges: int, seconds: float) -> None:
+    addresses = ensemble.addresses
     asyncio.run(_alone(addresses))
     context = multiprocessing.get_context("spawn")
     together, results = context.Barrier(edges + 1), context.Queue()
-    words = (addresses, "/join")
+    words = (addresses, f"/join-{seconds:g}")
+    servers = tuple(ensemble.server_ids().values())
     processes = [
-        context.Process(target=_process, args=(results, *words, number, edges, subscribers, together))
+        context.Process(target=_process, args=(results, *words, number, edges, subscribers, seconds, servers, together))
         for number in range(edges + 1)
     ]
     for process in processes:
@@ -193,13 +228,27 @@ def run_join(addresses: str, subscribers: int, edges: int) -> None:
     (leader,) = [one for one in outcomes if one.name == LEADER]
     members = [one for one in outcomes if one.name != LEADER]
     took_ms = [1000 * max(0.0, leader.known_at_s[one.name, bundle] - at) for one in members for bundle, at in one.asked]
-    print(f"{len(took_ms)} subscribers at {edges} edges at once: the leader knows: {_spread(took_ms)}")
+    how = f"within {seconds:g} s" if seconds else "at once"
+    print(f"{len(took_ms)} subscribers at {edges} edges {how}: the leader knows: {_spread(took_ms)}")
+    unknown_ms = [one for one in took_ms if one > 0]
+    print(f"  of those, {len(unknown_ms)} that the leader did not know yet: {_spread(unknown_ms)}")
     _print_stages(leader, members)
     # A name, a registration and a report per broker, 16 shards, 9 folders and 5 nodes of which there is one.
     print(f"  {leader.writes} writes, {leader.reports} reads, {3 * (edges + 1) + 16 + 14} znodes, calculated")
     edge_ms = 1000 * sum(one.cpu_s for one in members) / leader.writes
     leader_ms = 1000 * leader.cpu_s / leader.reports
     print(f"  processor time: {edge_ms:.2f} ms of an edge per write, {leader_ms:.2f} ms of the leader per report")
+    server_ms = 1000 * leader.servers_cpu_s / leader.writes
+    print(f"  and {server_ms:.2f} ms of the servers per write; load average {os.getloadavg()[0]:.0f}", flush=True)
+
+
+def _cpu_s(processes: tuple[int, ...]) -> float:
+    """Of all together."""
+    ticks = 0
+    for process in processes:
+        words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(words[11]) + int(words[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _print_stages(leader: Outcome, edges: list[Outcome]) -> None:
@@ -242,5 +291,7 @@ async def _alone(addresses: str) -> None:
 
 
 def _spread(values_ms: list[float]) -> str:
+    if len(values_ms) < 2:
+        return f"{len(values_ms)} of them"
     cuts = statistics.quantiles(values_ms, n=100)
     return f"p50 {cuts[49]:.1f} ms, p99 {cuts[98]:.1f} ms"

@@ -19,7 +19,7 @@ from overlane.core.events import ReportedEffect
 from overlane.core.units import SECOND, Nanos
 from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig
 from overlane.mqtt.arrival_counts import Tally
-from overlane.mqtt.server import Server
+from overlane.mqtt.server import MqttServer
 from overlane.network.classes import broker_config, qos_table
 from overlane.network.reading import parse_network
 from overlane.node.admin.delivery_stats import DeliveryStats
@@ -30,9 +30,9 @@ from overlane.node.links.overlay import Overlay
 from overlane.node.links.overlay_link import OverlayLink
 from overlane.node.logs.event_log import EventLog
 from overlane.node.store.none import NoStore
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
 from overlane.pubsub.state import Settings
-from overlane.telemetry.arrivals import Arrivals
+from overlane.telemetry.arrivals import ArrivalCounter
 from overlane.telemetry.deliveries import DeliverySample
 from overlane.telemetry.message_paths import MessagePaths
 from overlane.telemetry.topic_rates import TopicRates
@@ -141,13 +141,13 @@ class Wire:
 class Counting:
     """What telemetry does for each message, without its files."""
 
-    def __init__(self, server: Server, core: OverlayBroker, clock: Clock) -> None:
+    def __init__(self, server: MqttServer, core: OverlayBroker, clock: Clock) -> None:
         state = server.state
         sample = DeliverySample(
             lambda: state.settings.qos, MessagePaths(core), lambda _: None, clock.now, rows_per_second=10
         )
         self.rates = TopicRates(state)
-        self._arrivals = Arrivals(self.rates, sample)
+        self._arrivals = ArrivalCounter(self.rates, sample)
 
     def delivered(self, tally: Tally) -> None:
         self._arrivals.delivered(tally)

@@ -7,7 +7,7 @@ gets in one go, as busy clients do.
 import mqtt5
 
 from _lone_row import BrokerByHand, Wire
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
 from overlane.turn.client_link import ClientLink
 
 IN_FLIGHT = 20

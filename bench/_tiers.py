@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import overlane.client
-from overlane.coordination.asking import asking
+from overlane.coordination.client import coordination_client
 from overlane.coordination.ensemble.layout import open_ensemble
 from overlane.coordination.ensemble.running import mode_of
 from overlane.coordination.reading import Overview, read_overview
@@ -150,19 +150,19 @@ class Tiers:
         assert await process.wait() == 0
 
     async def overview(self) -> Overview:
-        async with asking(Access(self.ensemble.addresses, self.path)) as session:
+        async with coordination_client(Access(self.ensemble.addresses, self.path)) as session:
             return await read_overview(session)
 
     async def lives(self) -> dict[str, int]:
         """The registrations of routing brokers, by the number of their creation."""
-        async with asking(Access(self.ensemble.addresses, self.path), START_S) as session:
+        async with coordination_client(Access(self.ensemble.addresses, self.path), START_S) as session:
             return {name: node.created for name, node in (await session.children(ROUTING)).items()}
 
     async def ready(self) -> None:
         """All brokers are registered, in their present lives; every bundle is assigned, and every edge is linked with
         the routing brokers of its bundles and their standbys: another fault finds the overlay whole."""
         until = time.monotonic() + START_S
-        async with asking(Access(self.ensemble.addresses, self.path), START_S) as session:
+        async with coordination_client(Access(self.ensemble.addresses, self.path), START_S) as session:
             while time.monotonic() < until:
                 found = await read_overview(session)
                 lives = {name: node.created for name, node in (await session.children(ROUTING)).items()}

@@ -8,13 +8,17 @@ loops. Messages are confirmed from broker to broker (QoS 1).
 import json
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from _wan_peers import CLIENTS, LINKS, Command, Place, System
 
-PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+_INSTALLED = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 """Debian's `rabbitmq-server` in the path wants to be the system's service; this one runs anywhere."""
+_UNPACKED = Path(sys.executable).with_name("rabbitmq-server")
+"""By `scripts/setup`."""
+PROGRAM = _INSTALLED if _INSTALLED.exists() else _UNPACKED
 HEARTBEAT_S = 1
 HOPS_MAX = 4
 

@@ -36,7 +36,7 @@ from _adaptive_scenarios import SLICE_NS, Latencies, scenario
 from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.links.link_health import SWING_REMEMBERED
 from overlane.core.qos import QosClass
-from overlane.core.routing.route_plan import plan
+from overlane.core.routing.selection.route_plan import plan
 from overlane.core.units import SECOND, US, Nanos
 from overlane.core.wire.control_messages import Advert, LinkClaim
 

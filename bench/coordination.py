@@ -29,6 +29,7 @@ from pathlib import Path
 from _elastic import run_elastic
 from _joining import run_join
 from _passing import run_passing
+from _priority import go_first
 from _tiers import Ensemble, Load, Tiers, two_tiers
 
 Heal = Callable[[], Awaitable[None]]
@@ -49,6 +50,7 @@ FAULTS = (
 
 def main() -> None:
     options = _options()
+    go_first(options.nice)
     with tempfile.TemporaryDirectory(prefix="overlane-tiers-") as folder:
         ensemble = Ensemble(Path(folder) / "zookeeper")
         ensemble.start()
@@ -58,7 +60,7 @@ def main() -> None:
                     faults = [one for one in options.faults or FAULTS for _ in range(options.repeat)]
                     asyncio.run(_run_faults(tiers, options.topics, faults))
             if options.only in (None, "join"):
-                run_join(ensemble.addresses, options.subscribers, options.join_edges)
+                run_join(ensemble, options.subscribers, options.join_edges, options.join_seconds)
             if options.only in (None, "elastic"):
                 run_elastic(Path(folder), ensemble)
             if options.only in (None, "clients"):
@@ -147,9 +149,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--topics", type=int, default=12)
     parser.add_argument("--subscribers", type=int, default=10_000)
     parser.add_argument("--join-edges", type=int, default=20)
+    parser.add_argument("--join-seconds", type=float, default=0.0, help="They join within this time, not at once.")
     parser.add_argument("--only", choices=("faults", "join", "elastic", "clients"))
     parser.add_argument("--repeat", type=int, default=1, help="How many times each fault.")
     parser.add_argument("--rounds", type=int, default=300, help="Connections of each kind, for `clients`.")
+    parser.add_argument("--nice", type=int, default=0, help="Priority of everything, where others use the machine.")
     parser.add_argument("--faults", action="append", choices=FAULTS, help="Only these.")
     return parser.parse_args()
 

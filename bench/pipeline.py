@@ -5,10 +5,11 @@ DuckDB.
         [--once] [--remote sc://host:15002] [--conf NAME=VALUE]
 
 For each number of rows, a sample with about this number in all its tables is written, and the whole pipeline is run on
-it. A stage is a table; its time is from the start of its flow to its completion. Several run at once, so they add up to
-more than the whole. Growth is the time per row of the largest sample divided by that of the smallest: 1 is linear. A
-second run, without new files, is timed on the smallest, unless --once is given. --remote measures an existing Spark, as
-in the command; --conf gives a setting of Spark, and may be repeated.
+it. Its CPU time is that of the benchmark, Spark and Spark's Python processes together; Spark's is missing with
+--remote. A stage is a table; its time is from the start of its flow to its completion. Several run at once, so they add
+up to more than the whole. Growth is the time per row of the largest sample divided by that of the smallest: 1 is
+linear. A second run, without new files, is timed on the smallest, unless --once is given. --remote measures an existing
+Spark, as in the command; --conf gives a setting of Spark, and may be repeated.
 
 Spark and DuckDB then compute five of the aggregates (load_windows, alive, link_minutes, latency_bins, lake_files) from
 the same files, one after the other: Spark by the functions of the pipeline, with everything compiled before. --plans
@@ -18,10 +19,12 @@ bench/out/pipeline.json, again after each size.
 
 import argparse
 import json
+import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,7 @@ from overlane.pipeline.runner import Progress, run
 from overlane.pipeline.samples.sample import write_sample
 from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.pipeline.session import open_session
-from overlane.pipeline.settings import Settings
+from overlane.pipeline.settings import PipelineSettings
 from overlane.pipeline.units import HOUR_S
 
 OUT = Path(__file__).parent / "out"
@@ -84,10 +87,11 @@ def one_size(path: Path, rows: int, given: argparse.Namespace, with_again: bool)
     conf = {"spark.driver.memory": given.memory, "spark.local.dir": str(path)}
     conf |= dict(each.split("=", 1) for each in given.conf)
     with open_session(remote=given.remote, conf=conf) as spark:
-        begin_s = time.perf_counter()
-        settings = Settings(lake.as_uri())
+        begin_s, begin_cpu_s = time.perf_counter(), cpu_s()
+        settings = PipelineSettings(lake.as_uri())
         run(spark, settings, out, hear)
         told["pipeline_s"] = time.perf_counter() - begin_s
+        told["pipeline_cpu_s"] = cpu_s() - begin_cpu_s
         if with_again:
             begin_s = time.perf_counter()
             run(spark, settings, out)
@@ -98,6 +102,22 @@ def one_size(path: Path, rows: int, given: argparse.Namespace, with_again: bool)
     told["stages_s"] = stages
     told["duckdb_s"] = _in_duckdb(lake)
     return told
+
+
+def cpu_s() -> float:
+    """CPU time of this process and of all that it has started, directly or not."""
+    parents: dict[int, int] = {}
+    used: dict[int, float] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            fields = stat.read_text().rpartition(")")[2].split()
+            process = int(stat.parent.name)
+            parents[process] = int(fields[1])
+            used[process] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    own = {os.getpid()}
+    while more := {process for process, parent in parents.items() if parent in own} - own:
+        own |= more
+    return sum(used.get(process, 0.0) for process in own)
 
 
 def _in_spark(spark: Any, lake: Path, out: Path) -> dict[str, float]:
@@ -192,6 +212,8 @@ def show(sizes: list[dict[str, Any]]) -> None:
     for name in sorted(sizes[-1]["stages_s"], key=lambda name: -sizes[-1]["stages_s"][name]):
         table.add_row(f"  {name}", *[_per_second(size, size["stages_s"].get(name)) for size in sizes])
     console.print(table)
+    for size in sizes:
+        console.print(f"{size['rows']:,} rows: {size['pipeline_cpu_s']:,.1f} s of CPU")
     console.print(f"time per row, largest over smallest: {growth(sizes):.2f}")
     beside = Table("", *[f"{size['rows']:,} rows" for size in sizes], title="Spark's time over DuckDB's")
     for name in IN_DUCKDB:

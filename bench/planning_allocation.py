@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from overlane.planning.allocation import BrokerCapacity, Item, Outcome, Problem, allocate
+from overlane.planning.allocation import AllocationOutcome, BrokerCapacity, Item, Problem, allocate
 from overlane.planning.allocation.model import FloatArray
 from overlane.planning.case_base import failure_cases, normal_plan, solve_case
 from overlane.planning.problem import NoSolution
@@ -101,7 +101,7 @@ def measured(kind: str, items: int, brokers: int) -> Row | None:
         return None
     seconds, reward = perf_counter() - start, float(problem.reward.sum())
 
-    def told(outcome: Outcome) -> tuple[float, bool]:
+    def told(outcome: AllocationOutcome) -> tuple[float, bool]:
         return reward - outcome.utility, max(outcome.risk.values()) < RISK_MAX
 
     return Row(

@@ -9,12 +9,15 @@ Two brokers run on loopback, the link between them is emulated. Bulk begins befo
 
 import argparse
 import asyncio
+import json
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 from overlane.client import Client, Reserve, SubscribeRefused, Traffic, connect
 from overlane.local_ports import free_ports
@@ -83,39 +86,68 @@ async def _flow(writer: Client, until: float) -> int:
     return sent
 
 
-async def _measure(ports: list[int], flow: Traffic, seconds: float, latency: str, without: bool) -> None:
-    here, there = f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[3]}"
-    async with connect(here) as writer, connect(here) as pourer, connect(there) as reader, connect(there) as sink:
-        await writer.advertise("flow", flow)
-        messages = reader.subscribe("flow") if without else await _reserve(reader, flow, latency)
+async def _pour(ports: list[int], seconds: float) -> None:
+    """Bulk from one client to another, in a process of its own; a line on standard output when it has begun."""
+    async with connect(f"127.0.0.1:{ports[0]}") as writer, connect(f"127.0.0.1:{ports[3]}") as sink:
         rest = sink.subscribe("bulk")
         await rest.ready()
+
+        async def drain() -> None:
+            async for _ in rest:
+                pass
+
+        draining = asyncio.create_task(drain())
+        bulk = asyncio.create_task(_bulk(writer, time.monotonic() + seconds))
+        await asyncio.sleep(1)
+        print("begun", flush=True)
+        await bulk
+        draining.cancel()
+
+
+async def _measure(ports: list[int], flow: Traffic, seconds: float, latency: str, without: bool) -> None:
+    here, there = f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[3]}"
+    async with connect(here) as writer, connect(there) as reader:
+        await writer.advertise("flow", flow)
+        messages = reader.subscribe("flow") if without else await _reserve(reader, flow, latency)
         delays: list[float] = []
 
         async def read() -> None:
             async for message in messages:  # type: ignore[attr-defined]
                 delays.append((time.monotonic_ns() - int.from_bytes(message.body[:8])) / 1e6)
 
-        async def drain() -> None:
-            async for _ in rest:
-                pass
-
-        reading = [asyncio.create_task(read()), asyncio.create_task(drain())]
-        bulk = asyncio.create_task(_bulk(pourer, time.monotonic() + seconds + 1))
-        await asyncio.sleep(1)
+        reading = asyncio.create_task(read())
+        pour = await asyncio.create_subprocess_exec(
+            sys.executable, __file__, "--pour", *map(str, ports), "--seconds", f"{seconds + 2}", stdout=subprocess.PIPE
+        )
+        assert pour.stdout is not None
+        await pour.stdout.readline()
         sent = await _flow(writer, time.monotonic() + seconds)
-        await bulk
-        await asyncio.sleep(2)
-        for one in reading:
-            one.cancel()
+        await pour.wait()
+        await asyncio.sleep(1)
+        reading.cancel()
+        held = [] if without else await asyncio.to_thread(_ask, ports[5], "reservations")
+        advertised = await asyncio.to_thread(_ask, ports[2], "advertised")
     limit_ms = float(latency.removesuffix("ms"))
-    delays.sort()
-    in_time = sum(delay <= limit_ms for delay in delays)
+    late = [number for number, delay in enumerate(delays) if delay > limit_ms]
     kind = "without a reservation" if without else "reserved"
-    print(f"{kind}: {sent} sent, {len(delays)} arrived, in time {in_time / sent:.3f} of all")
+    print(f"{kind}: {sent} sent, {len(delays)} arrived, in time {(len(delays) - len(late)) / sent:.3f} of all")
     if delays:
+        first = delays[0]
+        delays.sort()
         median, p99 = delays[len(delays) // 2], delays[int(len(delays) * 0.99)]
-        print(f"median {median:.1f} ms, p99 {p99:.1f} ms, max {delays[-1]:.1f} ms")
+        print(
+            f"client to client: first {first:.1f} ms, median {median:.1f} ms, p99 {p99:.1f} ms, max {delays[-1]:.1f} ms"
+        )
+    for one in held:
+        bound_ms, max_ms, above = one["bound_ms"], one["delay_max_ms"], one["late"]
+        print(f"broker to broker: bound {bound_ms:.1f} ms, max {max_ms:.1f} ms, above the bound {above}")
+    print(f"beyond the profile: {sum(one['excess_messages'] for one in advertised)}; late: {late[:20]}")
+
+
+def _ask(port: int, what: str) -> list[dict[str, Any]]:
+    with urlopen(f"http://127.0.0.1:{port}/reservations", timeout=20) as answer:
+        found: list[dict[str, Any]] = json.load(answer)[what]
+        return found
 
 
 def main() -> None:
@@ -123,8 +155,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="how long the flow lasts")
     parser.add_argument("--latency", default="60ms", help="that the flow asks for")
     parser.add_argument("--without", action="store_true", help="publish without a reservation")
-    parser.add_argument("--burst", type=int, default=2, help="messages that may come at once (2)")
+    parser.add_argument("--burst", type=int, default=10, help="messages that may come at once (10)")
+    parser.add_argument("--pour", type=int, nargs=6, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.pour:
+        asyncio.run(_pour(given.pour, given.seconds))
+        return
     flow = Traffic(size=SIZE, token_bucket=(SIZE / PERIOD_S, given.burst * SIZE))
     ports = free_ports(6)
     with tempfile.TemporaryDirectory() as directory:

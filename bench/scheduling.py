@@ -32,7 +32,7 @@ from overlane.core.links.neighbour import OutgoingParcel
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.network import Broker as BrokerSpec
 from overlane.network import Link, Network, Simulation, Subscriber, Topic
-from overlane.sim.traffic import Publisher
+from overlane.sim.traffic import SimulatedPublisher
 from overlane.sim.world import World
 
 OUT = Path(__file__).parent / "out" / "scheduling.json"
@@ -222,7 +222,7 @@ def run(variant: Variant, load: float, seed: int, duration_ns: Nanos) -> dict[tu
     return tallies
 
 
-def _publish(publisher: Publisher) -> None:
+def _publish(publisher: SimulatedPublisher) -> None:
     publisher.publish()
 
 

@@ -37,7 +37,7 @@ from overlane.core.broker import OverlayBroker
 from overlane.core.config import BrokerConfig
 from overlane.core.qos import QosTable
 from overlane.core.units import SECOND
-from overlane.mqtt.server import Server
+from overlane.mqtt.server import MqttServer
 from overlane.network.schema import Telemetry
 from overlane.pubsub.cluster.uplink import Alone
 from overlane.pubsub.state import Settings
@@ -150,7 +150,7 @@ class _Nobody:
 def a_second(topics: int) -> dict[str, float]:
     """The loop's work: all of it, and the longest piece during which nothing else runs. In milliseconds."""
     core = OverlayBroker(BrokerConfig("b", QosTable({})), 1, (), START)
-    server = Server("b", Settings(), Alone(), lambda: "", (), START)
+    server = MqttServer("b", Settings(), Alone(), lambda: "", (), START)
     recorder = Recorder()
     rates = TopicRates(server.state)
     sampler = Sampler(server, core, _Nobody(), rates, recorder.add)  # type: ignore[arg-type]

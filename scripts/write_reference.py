@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from overlane.core.units import NEVER
-from overlane.network.events import HAPPENINGS
-from overlane.network.kinds import Kind
-from overlane.network.lines import Path as FieldPath
 from overlane.network.reading import _network
-from overlane.network.table import Faults, Table
+from overlane.network.sections.events import HAPPENINGS
+from overlane.network.syntax.kinds import FieldKind
+from overlane.network.syntax.lines import Path as FieldPath
+from overlane.network.syntax.table import Faults, Table
 from overlane.quantities import SECOND, format_duration, format_rate, format_size
 
 T = TypeVar("T")
@@ -82,15 +82,15 @@ class Noting(Table):
     def __contains__(self, field: str) -> bool:
         return field == self._alone if self._alone else True
 
-    def required(self, field: str, kind: Kind[T]) -> T:
+    def required(self, field: str, kind: FieldKind[T]) -> T:
         self._notes.note(self.path, field, kind.allowed, ONE_OF_THEM if field == self._alone else REQUIRED)
         return kind.blank
 
-    def optional(self, field: str, kind: Kind[T], default: D) -> T | D:
+    def optional(self, field: str, kind: FieldKind[T], default: D) -> T | D:
         self._notes.note(self.path, field, kind.allowed, written(kind, default))
         return default
 
-    def many(self, field: str, kind: Kind[T]) -> tuple[T, ...]:
+    def many(self, field: str, kind: FieldKind[T]) -> tuple[T, ...]:
         self._notes.note(self.path, field, f"a list, each {kind.allowed}", NO_DEFAULT)
         return ()
 
@@ -115,7 +115,7 @@ class Noting(Table):
     def close(self) -> None: ...
 
 
-def written(kind: Kind[T], value: object) -> str:
+def written(kind: FieldKind[T], value: object) -> str:
     """The value as somebody would write it in the file: what is read as this very value."""
     if value is None or value == NEVER:
         return NO_DEFAULT

@@ -1,4 +1,4 @@
-"""`--costs-to FILE`: which test files cost most: tests, CPU seconds and wall seconds of each, the dearest first.
+"""`--costs-to FILE`: which test files and tests cost most: CPU and wall seconds of each, the dearest first.
 
 CPU time is that of the process that runs the test, and of processes it started that have ended by then. Brokers that
 are forked (forked.py) are children of another process: they are missing, and the wall time tells of them.
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 PROPERTY = "cpu_wall_s"
+TESTS_SHOWN = 200
 
 
 def add_option(parser: pytest.Parser) -> None:
@@ -48,12 +49,18 @@ def write_costs(terminal: pytest.TerminalReporter, config: pytest.Config) -> Non
     file: Path | None = config.getoption("--costs-to")
     if file is None:
         return
-    costs: dict[str, list[tuple[float, float]]] = {}
+    tests: list[tuple[float, float, str]] = []
     for reports in terminal.stats.values():
         for report in reports:
             found = dict(getattr(report, "user_properties", ())).get(PROPERTY)
             if found is not None:
-                costs.setdefault(report.nodeid.partition("::")[0], []).append(found)
-    sums = [(sum(cpu for cpu, _ in each), sum(wall for _, wall in each), name) for name, each in costs.items()]
-    lines = [f"{cpu:8.1f} {wall:8.1f} {len(costs[name]):6} {name}\n" for cpu, wall, name in sorted(sums, reverse=True)]
-    file.write_text("   CPU s   wall s  tests file\n" + "".join(lines))
+                tests.append((*found, report.nodeid))
+    files: dict[str, list[tuple[float, float, str]]] = {}
+    for test in tests:
+        files.setdefault(test[2].partition("::")[0], []).append(test)
+    sums = [(sum(each[0] for each in of), sum(each[1] for each in of), name) for name, of in files.items()]
+    lines = ["   CPU s   wall s  tests file\n"]
+    lines += [f"{cpu:8.1f} {wall:8.1f} {len(files[name]):6} {name}\n" for cpu, wall, name in sorted(sums, reverse=True)]
+    lines += ["\n   CPU s   wall s test\n"]
+    lines += [f"{cpu:8.1f} {wall:8.1f} {name}\n" for cpu, wall, name in sorted(tests, reverse=True)[:TESTS_SHOWN]]
+    file.write_text("".join(lines))

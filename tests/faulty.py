@@ -32,7 +32,7 @@ from overlane.node.security.logins import Logins
 from overlane.node.store.record_file import RecordFile
 from overlane.node.supervision import supervisor
 from overlane.pubsub.delivery.delivery import Delivery
-from overlane.pubsub.publishing import Publishing
+from overlane.pubsub.publishing.publishing import Publishing
 from overlane.pubsub.sessions.wills import Wills
 from overlane.turn.client_link import ClientLink
 from overlane.turn.turn import Turn
@@ -151,7 +151,7 @@ def close_listener(file: Path) -> None:
 
         def look() -> None:
             if file.exists():
-                self._listeners[0].close()
+                self._listeners._listeners[0].close()
             else:
                 loop.call_later(0.01, look)
 

@@ -27,7 +27,7 @@ _TYPICAL = """
 import sys
 from overlane.pipeline.small_runs import SMALL_RUN_CONF
 from overlane.pipeline.session import open_session
-from overlane.pipeline.settings import Settings
+from overlane.pipeline.settings import PipelineSettings
 
 own = "spark.driver.extraJavaOptions"
 archived = f"{SMALL_RUN_CONF[own]} -XX:ArchiveClassesAtExit={sys.argv[1]}"
@@ -37,7 +37,7 @@ with open_session("local[1]", conf={**SMALL_RUN_CONF, own: archived}) as spark:
     rows = spark.range(9).selectExpr("id", "id % 2 AS half").mapInArrow(lambda batches: batches, "id long, half long")
     rows.groupBy("half").count().write.parquet(sys.argv[2] + "/rows")
     spark.read.parquet(sys.argv[2] + "/rows").join(rows, "half").count()
-    dry_run(spark, Settings(sys.argv[2]))
+    dry_run(spark, PipelineSettings(sys.argv[2]))
 """
 
 

@@ -6,8 +6,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import overlane
-from overlane.errors import ConfigError, Fault, OverlaneError, coded
+from overlane.cli import start
+from overlane.errors import ConfigError, Fault, OverlaneError, Unavailable, coded
+from overlane.network.plan import BadPlan
 
 PAGE = (Path(__file__).parents[1] / "docs" / "errors.md").read_text()
 
@@ -25,6 +29,35 @@ def test_every_public_exception_is_in_the_tree() -> None:
     public = [one for one in exceptions() if not one.__name__.startswith("_")]
     assert [one for one in public if not issubclass(one, OverlaneError)] == []
     assert len(public) > 30
+
+
+INTERNAL = {"InternalError", "MustStop", "NotPrimary"}
+"""Always caught by another part of the broker or of the simulator, or a defect by itself."""
+
+
+def test_every_exception_that_can_reach_a_user_has_a_code() -> None:
+    uncoded = {
+        one.__name__
+        for one in exceptions()
+        if issubclass(one, OverlaneError) and one is not OverlaneError and one.error_code == OverlaneError.error_code
+    }
+    assert {name for name in uncoded if not name.startswith("_")} == INTERNAL
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(BadPlan("epoch", "-1", "0 or more"), 2), (Unavailable("spark", "no Java"), 1)]
+)
+def test_an_error_that_a_command_does_not_expect_is_one_line_with_its_code(
+    error: OverlaneError, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command() -> None:
+        raise error
+
+    monkeypatch.setattr(start, "_run", command)
+    with pytest.raises(SystemExit) as end:
+        start.run()
+    assert end.value.code == status
+    assert capsys.readouterr().err == f"overlane: {error} [{error.error_code}]\n"
 
 
 def test_a_code_belongs_to_one_exception_and_is_explained() -> None:

@@ -12,6 +12,8 @@ import pytest
 from overlane.extras import EXTRAS
 from watched import WatchedBroker, let_in
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parent.parent
 MISSING = sorted({package for packages in EXTRAS.values() for package in packages})
 

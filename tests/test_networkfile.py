@@ -31,6 +31,7 @@ from overlane.network import (
     parse_size,
     read_network,
 )
+from overlane.network.classes import may_cross
 from overlane.network.schema import Back, Border, Emulated, Plug, Unplug, Uplink
 
 MS = 1_000_000
@@ -258,10 +259,10 @@ DURATION = 'a duration such as "14ms", "1.5s" or "2h"'
 POSITIVE = 'a duration above 0 such as "60ms" or "1.5s"'
 TABLES = (
     "access, advertisements, brokers, coordination, dds, events, federation, gateways, items, limits, links, mediation,"
-    " network, placement, publishers, recovery, reservations, routing, security, simulation, subscribers, telemetry,"
-    " topics, web"
+    " network, otlp, placement, publishers, recovery, reservations, routing, security, simulation, subscribers,"
+    " telemetry, topics, web"
 )
-LINK_FIELDS = "emulate, encrypted, ends, failure, jitter, latency, loss, queue, rate, transport"
+LINK_FIELDS = "dscp, emulate, encrypted, ends, failure, jitter, latency, loss, queue, rate, transport"
 HAPPENINGS = "exactly one of slow, loss, cut, partition, heal, crash, restart, leave, join, unplug, plug"
 
 
@@ -529,14 +530,54 @@ def test_borders_say_what_may_cross() -> None:
     assert network.federation == (Border(broker="a", leave=("alarms/#",)), Border(broker="a", other="b", enter=()))
 
 
+def test_a_border_of_a_domain_is_that_of_its_brokers_and_within_it_everything_passes() -> None:
+    network = parse_network(
+        """
+        [brokers.one]
+        domain = "plant"
+        [brokers.two]
+        domain = "plant"
+        [brokers.office]
+        [brokers.visitors]
+        [[federation]]
+        broker = "domain:plant"
+        with = "domain:office"
+        leave = ["alarms/#"]
+        enter = []
+        [[federation]]
+        broker = "office"
+        with = "domain:plant"
+        enter = ["alarms/fire"]
+        """
+    )
+    crossing = {
+        (topic, source, destination)
+        for topic in ("alarms/fire", "alarms/1", "private")
+        for source in ("one", "office")
+        for destination in ("two", "office", "visitors")
+        if source != destination and may_cross(network, topic, source, destination)
+    }
+    assert crossing == {
+        ("alarms/fire", "one", "two"),
+        ("alarms/1", "one", "two"),
+        ("private", "one", "two"),
+        ("alarms/fire", "one", "office"),
+        ("alarms/fire", "office", "visitors"),
+        ("alarms/1", "office", "visitors"),
+        ("private", "office", "visitors"),
+    }
+    assert parse_network(format_network(network)) == network
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ('[brokers.a]\n[[federation]]\nbroker = "domain:b"\nenter = []', 'federation[0].broker: found "domain:b"'),
         ('[brokers.a]\n[[federation]]\nbroker = "a"', "found nothing that may cross, allowed is leave, enter or both"),
         ('[brokers.a]\n[[federation]]\nbroker = "b"\nenter = []', 'federation[0].broker: found "b"'),
         (
             '[brokers.a]\n[[federation]]\nbroker = "a"\nwith = "c"\nenter = []',
-            'allowed is the name of a broker, or "*"',
+            'allowed is the name of a broker, "domain:NAME", or "*"',
         ),
         ("[brokers.a]\n[security]\noverlay_tls = true", "true only with certificate, key and client_ca"),
     ],

@@ -33,9 +33,7 @@ from overlane.network import (
     format_network,
     parse_network,
 )
-from overlane.network.lines import LineIndex
 from overlane.network.listeners import LISTENER_KINDS
-from overlane.network.login_schema import LoginHook, Tokens
 from overlane.network.schema import (
     CLIENT_CERTIFICATES,
     ROLES,
@@ -56,6 +54,8 @@ from overlane.network.schema import (
     Uplink,
     Web,
 )
+from overlane.network.schema.logins import LoginHook, Tokens
+from overlane.network.syntax.lines import LineIndex
 from overlane.pubsub.access import Rule
 from overlane.pubsub.limits import EXPIRY_S_NEVER, Limits
 from overlane.topic_names import DIRECTIONS, NameRule

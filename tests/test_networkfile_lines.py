@@ -2,7 +2,7 @@
 
 import tomllib
 
-from overlane.network.lines import LineIndex
+from overlane.network.syntax.lines import LineIndex
 
 TRICKY = '''\
 title = "not [a] table # nor a comment" # [this] = neither

@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 CONFTEST = """
 import cost_report, failed_tests
@@ -25,14 +29,15 @@ def test_alone(of): assert "PYTEST_XDIST_WORKER" not in os.environ
 """
 
 
-def run_tests(folder: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
+def run_tests(folder: Path, source: str, *options: str, at: Path | None = None) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_some.py").write_text(source)
-    (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT / 'tests'}\nmarkers = slow\n")
+    (at or folder).joinpath("pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT / 'tests'}\nmarkers = slow\n")
     command = (sys.executable, str(ROOT / "scripts" / "run_tests.py"), "-q", "-n", "2", "--dist", "loadgroup", *options)
     # This may be a process of a parallel run itself.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    environment["PYTHONDONTWRITEBYTECODE"] = ""
+    return subprocess.run(command, cwd=at or folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_what_passes_alone_is_named_as_unstable(tmp_path: Path) -> None:
@@ -71,3 +76,15 @@ def test_what_cannot_be_collected_has_failed(tmp_path: Path) -> None:
     done = run_tests(tmp_path, "import nothing_of_this_name\n")
     assert done.returncode != 0
     assert "Trying" not in done.stdout
+
+
+def test_tests_of_a_fresh_clone_are_compiled_once_before_the_workers_start(tmp_path: Path) -> None:
+    folder, told = tmp_path / "tests", tmp_path / "imported.txt"
+    folder.mkdir()
+    worker = "os.environ.get('PYTEST_XDIST_WORKER', 'one')"
+    source = f"import os\nwith open({str(told)!r}, 'a') as file: print({worker}, file=file)\n"
+    for by in (["gw0", "gw1", "one"], ["gw0", "gw1"]):
+        told.write_text("")
+        done = run_tests(folder, f"{source}def test_nothing(): pass\n", at=tmp_path)
+        assert done.returncode == 0, done.stdout
+        assert sorted(told.read_text().split()) == by

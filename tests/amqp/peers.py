@@ -37,14 +37,14 @@ from overlane.amqp.codec.performatives import (
 from overlane.amqp.codec.types import Symbol
 from overlane.amqp.connection import Connection
 from overlane.amqp.messages.reading import Incoming, read_message
-from overlane.amqp.server import Server
+from overlane.amqp.server import AmqpServer
 from overlane.core.events import Erase, Save
 from overlane.core.units import SECOND, Nanos
 from overlane.pubsub.access import Access, Rule
 from overlane.pubsub.cluster.uplink import Alone, Uplink
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.questions import Authenticate, LoginVerdict
 from overlane.pubsub.limits import Limits
-from overlane.pubsub.questions import Authenticate, Verdict
 from overlane.pubsub.service import PubSub
 from overlane.pubsub.state import Settings
 
@@ -77,7 +77,7 @@ class Bench:
     def start(self) -> None:
         records = [(table, key, value) for (table, key), value in self.store.items()]
         self.pubsub = PubSub("seattle", self.settings, self._uplink, self._fresh_id, records, self.now)
-        self.server = Server(self.pubsub)
+        self.server = AmqpServer(self.pubsub)
         self.end_turn()
 
     def crash(self) -> None:
@@ -116,7 +116,7 @@ class Bench:
             raise failure.error
         questions, state.questions[:] = list(state.questions), []
         records: dict[Name, bytes | None] = {}
-        for effect in self.pubsub.take_effects():
+        for effect in self.pubsub.take_records():
             match effect:
                 case Save(table, key, value):
                     records[table, key] = value
@@ -147,10 +147,10 @@ class Bench:
         assert isinstance(question, Authenticate)
         assert isinstance(question.connection, Connection)
         if self.users is None:
-            verdict = Verdict.IS_ANONYMOUS
+            verdict = LoginVerdict.IS_ANONYMOUS
         else:
             is_user = self.users.get(question.user) == question.password.reveal()
-            verdict = Verdict.IS_USER if is_user else Verdict.IS_NOT
+            verdict = LoginVerdict.IS_USER if is_user else LoginVerdict.IS_NOT
         self.server.authenticated(question.connection, verdict, self.now)
         self.end_turn()
 

@@ -53,6 +53,7 @@ from overlane.amqp.codec.performatives import (
 )
 from overlane.amqp.codec.types import Symbol
 from overlane.amqp.messages.reading import EXTRAS
+from overlane.amqp.messages.writing import TTL_MS_MAX
 from overlane.gateways.message import BridgedMessage
 from overlane.gateways.sides.amqp.addresses import Addresses, chosen_name
 from overlane.gateways.sides.amqp.content import read_content, write_content
@@ -267,10 +268,32 @@ def test_a_message_is_the_same_on_its_way_back() -> None:
     message = BridgedMessage(
         "t", b"\xff", 1, True, 30, "text/plain", "r/1", b"\x01", properties=(("a", "b"), ("overlane-via", "g"))
     )
-    content = read_content(write_content(message, "/topic/t"), 1)
+    content = read_content(write_content(message, "/topic/t", "r/1"))
     assert content.told[-1] == "/topic/t"
-    kept = tuple(pair for pair in content.message.properties if pair[0] != EXTRAS)  # the address, for AMQP readers
-    assert replace(content.message, properties=kept) == replace(message, topic="")
+    found = content.message("t", content.values.response_topic, 1)
+    kept = tuple(pair for pair in found.properties if pair[0] != EXTRAS)  # the address, for AMQP readers
+    assert replace(found, properties=kept) == message
     # A message of AMQP that goes on to another broker has the addresses of that one.
-    again = read_content(write_content(replace(content.message, response_topic="q/1"), "/topic/u"), 1)
-    assert (again.told[-1], again.message.response_topic) == ("/topic/u", "q/1")
+    again = read_content(write_content(found, "/topic/u", "q/1"))
+    assert (again.told[-1], again.values.response_topic) == ("/topic/u", "q/1")
+
+
+def test_messages_that_differ_in_one_thing_are_written_and_read_each_as_it_is() -> None:
+    """What repeats is kept: it must not be taken for something else."""
+    one = BridgedMessage("t", b"1", 1, False, None, "text/plain", None, None, properties=(("a", "b"),))
+    others = [
+        replace(one, body=b"2"),
+        replace(one, retain=True),
+        replace(one, expiry_s=7),
+        replace(one, expiry_s=2**31),
+        replace(one, content_type=None),
+        replace(one, correlation_data=b"\x01"),
+        replace(one, properties=(("a", "c"),)),
+        replace(one, properties=(("a", "x" * 2_000),)),
+    ]
+    for _ in range(2):
+        for message in (one, *others):
+            found = read_content(write_content(message, "t", None)).message("t", None, 1)
+            properties = tuple(pair for pair in found.properties if pair[0] != EXTRAS)
+            longest = None if message.expiry_s is None else min(message.expiry_s, -(-TTL_MS_MAX // 1_000))
+            assert replace(found, properties=properties) == replace(message, expiry_s=longest)

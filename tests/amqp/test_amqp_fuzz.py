@@ -30,7 +30,7 @@ from overlane.amqp.codec.performatives import (
     Transfer,
 )
 from overlane.amqp.codec.types import Described, Symbol, ULong
-from overlane.pubsub.connection import Phase
+from overlane.pubsub.contract.connection import Phase
 
 small = st.sampled_from([0, 1, 2, 3, 255, 256, 2**31, 2**32 - 1])
 maybe = st.none() | small

@@ -72,6 +72,36 @@ def test_other_bodies_reach_amqp_clients_as_they_were_sent(body: bytes) -> None:
     assert write_message(kept, 1, False, 0, NOW).endswith(body)
 
 
+def test_a_message_without_a_body_is_empty_and_reaches_amqp_clients_without_one() -> None:
+    """As JMS clients send it, though the standard wants a body."""
+    incoming = read_message(section(0x70, [True]) + composites.write(MessageProperties(message_id="ID:1")), 32)
+    assert incoming.payload == b""
+    kept = Message("t", incoming.payload, 1, encoded=incoming.properties)
+    written = sections.split(write_message(kept, 1, False, 0, NOW))
+    assert [one.code for one in written] == [sections.HEADER, sections.MESSAGE_ANNOTATIONS, sections.PROPERTIES]
+
+
+def test_messages_with_the_same_properties_differ_in_their_bodies() -> None:
+    """What is in front of a body is read and written once, and kept: it must not be taken for something else."""
+    head = section(0x70, [True]) + section(0x74, {"a": "b", "c": "d"})
+    bodies = [section(0x77, "1"), section(0x75, b"1"), section(0x77, Int(1)), section(0x75, b"2"), b""]
+    for _ in range(2):
+        for body in bodies:
+            incoming = read_message(head + body, 2)
+            kept = Message("t", incoming.payload, 1, encoded=incoming.properties)
+            assert write_message(kept, 1, False, 0, NOW).endswith(section(0x74, {"a": "b", "c": "d"}) + body)
+            assert incoming.user_properties == (("a", "b"), ("c", "d"))
+        with pytest.raises(AmqpError, match="at most 1"):
+            read_message(head + bodies[0], 1)
+        seen = {
+            write_message(kept, qos, retain, tries, NOW)
+            for qos in (0, 1)
+            for retain in (False, True)
+            for tries in (0, 1)
+        }
+        assert len(seen) == 8
+
+
 def test_what_the_broker_has_a_field_for_is_seen_by_every_protocol() -> None:
     raw = message(
         section(0x70, [True, UByte(4), UInt(5_000)]),
@@ -160,7 +190,6 @@ def test_the_user_of_a_message_is_not_passed_on() -> None:
     "raw",
     [
         b"",
-        section(0x70, []),
         section(0x75, "text"),
         section(0x75, b"") + section(0x77, None),
         section(0x77, None) + section(0x77, None),

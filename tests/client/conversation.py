@@ -3,7 +3,7 @@
 import mqtt5
 
 from overlane.client.message import Message, Publication, encoded_properties
-from overlane.client.protocol import Event, Protocol, Settings
+from overlane.client.protocol import Event, Protocol, SessionSettings
 from overlane.client.qos import Qos
 from overlane.core.units import SECOND, Nanos
 from overlane.mqtt.codec import codec5
@@ -13,8 +13,8 @@ from overlane.mqtt.codec.framing import Framer
 class Conversation:
     """`say` is the broker's voice, `heard` what the client said since it was last asked."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self.protocol = Protocol(settings or Settings("me"))
+    def __init__(self, settings: SessionSettings | None = None) -> None:
+        self.protocol = Protocol(settings or SessionSettings("me"))
         self.now: Nanos = 1_000 * SECOND
 
     def connect(self, answer: mqtt5.ConnAckPacket | None = None) -> list[Event]:

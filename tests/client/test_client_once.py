@@ -5,7 +5,7 @@ import mqtt5
 import pytest
 from conversation import Conversation, packet
 
-from overlane.client.protocol import Settings
+from overlane.client.protocol import SessionSettings
 from overlane.client.protocol.incoming import FINISHED_MAX
 from overlane.pubsub.sessions.deduplication import PROPERTY
 
@@ -13,7 +13,7 @@ PROMISED = [(PROPERTY, "my-life")]
 
 
 def connected(promise: list[tuple[str, str]] | None) -> Conversation:
-    talk = Conversation(Settings("me", run="my-life"))
+    talk = Conversation(SessionSettings("me", run="my-life"))
     talk.connect(mqtt5.ConnAckPacket(user_properties=promise))
     return talk
 
@@ -33,7 +33,7 @@ def given(talk: Conversation, *packets: mqtt5.PublishPacket) -> list[bytes]:
 
 
 def test_it_is_asked_for_with_the_name_of_this_life() -> None:
-    talk = Conversation(Settings("me", run="my-life"))
+    talk = Conversation(SessionSettings("me", run="my-life"))
     talk.protocol.opened()
     (connect,) = talk.heard()
     assert isinstance(connect, mqtt5.ConnectPacket)

@@ -15,7 +15,7 @@ from overlane.client.protocol import (
     PublicationExpired,
     PublicationRejected,
     ServerDisconnected,
-    Settings,
+    SessionSettings,
     Subscribed,
     SubscriptionRefused,
     Unsubscribed,
@@ -29,7 +29,7 @@ from overlane.mqtt.codec import codec5
 SubAck = mqtt5.SubAckReasonCode
 
 
-def connected(settings: Settings | None = None, answer: mqtt5.ConnAckPacket | None = None) -> Conversation:
+def connected(settings: SessionSettings | None = None, answer: mqtt5.ConnAckPacket | None = None) -> Conversation:
     conversation = Conversation(settings)
     conversation.connect(answer)
     return conversation
@@ -39,7 +39,7 @@ def connected(settings: Settings | None = None, answer: mqtt5.ConnAckPacket | No
 
 
 def test_it_introduces_itself_and_is_online_when_the_broker_agrees() -> None:
-    talk = Conversation(Settings("me", user="alice", password=b"secret", session_expiry_s=60))
+    talk = Conversation(SessionSettings("me", user="alice", password=b"secret", session_expiry_s=60))
     talk.protocol.opened()
     (connect,) = talk.heard()
     assert connect == mqtt5.ConnectPacket(
@@ -74,7 +74,7 @@ def test_a_refusal_is_told_with_code_and_words() -> None:
 
 
 def test_other_brokers_of_the_domain_are_told_and_so_is_the_one_that_has_the_session() -> None:
-    talk = Conversation(Settings("me", redirect=True))
+    talk = Conversation(SessionSettings("me", redirect=True))
     named = [("overlane-alternative", f"host-{number}:1883") for number in range(20)]
     answer = mqtt5.ConnAckPacket(user_properties=[("other", "x"), *named])
     assert talk.connect(answer) == [Connected(False, tuple(f"host-{number}:1883" for number in range(16)))]
@@ -141,7 +141,7 @@ def test_bytes_may_come_one_by_one() -> None:
 
 def test_taking_leave_ends_the_session_only_if_that_is_wanted() -> None:
     for end_session, expiry_s in ((True, 0), (False, None)):
-        talk = connected(Settings("me", session_expiry_s=60))
+        talk = connected(SessionSettings("me", session_expiry_s=60))
         talk.protocol.disconnect(end_session)
         assert talk.heard() == [mqtt5.DisconnectPacket(session_expiry_interval=expiry_s)]
 
@@ -194,7 +194,7 @@ def test_whatever_a_broker_says_ends_in_events_and_never_in_an_exception(
 
 
 def test_it_asks_after_half_the_interval_and_gives_up_after_the_other_half() -> None:
-    talk = connected(Settings("me", keep_alive_s=30))
+    talk = connected(SessionSettings("me", keep_alive_s=30))
     talk.now = talk.protocol.next_deadline
     assert talk.now == 1_015 * SECOND
     assert talk.protocol.tick(talk.now) == []
@@ -204,7 +204,7 @@ def test_it_asks_after_half_the_interval_and_gives_up_after_the_other_half() -> 
 
 
 def test_an_answer_keeps_the_connection_alive() -> None:
-    talk = connected(Settings("me", keep_alive_s=30))
+    talk = connected(SessionSettings("me", keep_alive_s=30))
     for _ in range(10):
         talk.now = talk.protocol.next_deadline
         assert talk.protocol.tick(talk.now) == []
@@ -213,7 +213,7 @@ def test_an_answer_keeps_the_connection_alive() -> None:
 
 
 def test_silence_proves_nothing_while_nobody_listens_but_pings_go_on() -> None:
-    talk = connected(Settings("me", keep_alive_s=30))
+    talk = connected(SessionSettings("me", keep_alive_s=30))
     talk.protocol.listening(False, talk.now)
     pings = 0
     while talk.now < 1_200 * SECOND:
@@ -227,7 +227,7 @@ def test_silence_proves_nothing_while_nobody_listens_but_pings_go_on() -> None:
 
 def test_the_brokers_keep_alive_goes_before_ours() -> None:
     assert connected(answer=mqtt5.ConnAckPacket(server_keep_alive=10)).protocol.next_deadline == 1_005 * SECOND
-    assert connected(Settings("me", keep_alive_s=0)).protocol.next_deadline >= NEVER
+    assert connected(SessionSettings("me", keep_alive_s=0)).protocol.next_deadline >= NEVER
 
 
 # Publishing
@@ -303,7 +303,7 @@ def test_publications_wait_while_the_line_is_full() -> None:
 
 
 def test_a_resumed_session_gets_what_was_not_acknowledged_again_in_its_old_order_as_duplicates() -> None:
-    talk = connected(Settings("me", session_expiry_s=60))
+    talk = connected(SessionSettings("me", session_expiry_s=60))
     for number, qos in enumerate((1, 2, 2, 1)):
         talk.protocol.publish(publication("a", b"%d" % number, qos), talk.now)
     talk.heard()
@@ -318,7 +318,7 @@ def test_a_resumed_session_gets_what_was_not_acknowledged_again_in_its_old_order
 
 
 def test_what_is_sent_again_keeps_to_the_new_window_and_goes_before_what_is_new() -> None:
-    talk = connected(Settings("me", session_expiry_s=60))
+    talk = connected(SessionSettings("me", session_expiry_s=60))
     for number in range(3):
         talk.protocol.publish(publication("a", b"%d" % number, qos=1), talk.now)
     talk.protocol.lost()
@@ -390,7 +390,7 @@ def test_what_the_broker_does_not_take_is_not_sent_to_it(
 
 
 def test_in_an_inherited_session_a_packet_id_is_freed_before_its_first_use_for_qos_2() -> None:
-    talk = Conversation(Settings("me", clean_start=False, session_expiry_s=60))
+    talk = Conversation(SessionSettings("me", clean_start=False, session_expiry_s=60))
     talk.connect(mqtt5.ConnAckPacket(session_present=True))
     sending, _ = talk.protocol.publish(publication("a", b"x", qos=2), talk.now)
     assert talk.heard() == [mqtt5.PubRelPacket(1), packet("a", b"x", 2, 1)]
@@ -471,7 +471,7 @@ def test_a_release_of_what_is_not_known_is_answered_so() -> None:
 
 @pytest.mark.parametrize("qos", [1, 2])
 def test_what_the_application_has_is_not_given_to_it_again_after_a_lost_connection(qos: int) -> None:
-    talk = connected(Settings("me", session_expiry_s=60))
+    talk = connected(SessionSettings("me", session_expiry_s=60))
     first, second = talk.messages(packet("a", b"1", qos, 1), packet("a", b"2", qos, 2))
     talk.protocol.lost()
     talk.done(first)
@@ -486,7 +486,7 @@ def test_what_the_application_has_is_not_given_to_it_again_after_a_lost_connecti
 
 
 def test_an_old_packet_id_on_a_new_message_is_a_new_message() -> None:
-    talk = connected(Settings("me", session_expiry_s=60))
+    talk = connected(SessionSettings("me", session_expiry_s=60))
     talk.messages(packet("a", b"old", 1, 1))
     talk.reconnect(session_present=True)
     (fresh,) = talk.messages(packet("a", b"new", 1, 1, duplicate=True))
@@ -494,7 +494,7 @@ def test_an_old_packet_id_on_a_new_message_is_a_new_message() -> None:
 
 
 def test_what_was_owed_in_a_lost_session_is_owed_no_more() -> None:
-    talk = connected(Settings("me", session_expiry_s=60))
+    talk = connected(SessionSettings("me", session_expiry_s=60))
     (old,) = talk.messages(packet("a", b"old", 1, 1))
     talk.reconnect(session_present=False)
     (new,) = talk.messages(packet("a", b"new", 1, 1))
@@ -505,7 +505,7 @@ def test_what_was_owed_in_a_lost_session_is_owed_no_more() -> None:
 
 
 def test_a_broker_that_sends_more_than_was_agreed_is_let_be() -> None:
-    talk = connected(Settings("me", receive_max=2))
+    talk = connected(SessionSettings("me", receive_max=2))
     arrived = talk.messages(*(packet("a", b"", 1, packet_id) for packet_id in range(1, 6)))
     for message in arrived:
         talk.done(message)
@@ -553,7 +553,7 @@ def test_a_subscription_refused_in_part_is_refused_as_a_whole() -> None:
 
 
 def test_subscriptions_are_renewed_only_when_the_session_is_lost() -> None:
-    talk = connected(Settings("me", session_expiry_s=60))
+    talk = connected(SessionSettings("me", session_expiry_s=60))
     talk.protocol.subscribe(1, WantedSubscription(("a",)))
     talk.say(mqtt5.SubAckPacket(1, [SubAck.GRANTED_QOS_AT_MOST_ONCE]))
     talk.heard()
@@ -564,7 +564,7 @@ def test_subscriptions_are_renewed_only_when_the_session_is_lost() -> None:
 
 
 def test_what_was_asked_and_not_answered_is_asked_again() -> None:
-    talk = connected(Settings("me", session_expiry_s=60))
+    talk = connected(SessionSettings("me", session_expiry_s=60))
     for number, name in enumerate(("a", "b"), 1):
         talk.protocol.subscribe(number, WantedSubscription((name,)))
     talk.say(mqtt5.SubAckPacket(1, [SubAck.GRANTED_QOS_AT_MOST_ONCE]))
@@ -582,7 +582,7 @@ def test_what_was_asked_and_not_answered_is_asked_again() -> None:
 
 
 def test_what_is_left_to_the_session_is_neither_ended_nor_renewed() -> None:
-    talk = connected(Settings("me", session_expiry_s=60))
+    talk = connected(SessionSettings("me", session_expiry_s=60))
     talk.protocol.subscribe(1, WantedSubscription(("a",)))
     talk.say(mqtt5.SubAckPacket(1, [SubAck.GRANTED_QOS_AT_MOST_ONCE]))
     talk.heard()

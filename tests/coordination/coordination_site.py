@@ -8,7 +8,7 @@ from faulty_connection import FaultyConnection
 
 from overlane.coordination.assignment.placement import least_loaded
 from overlane.coordination.contract import Answer, Create, Delete, Done, Event, Replace, Request, Transaction
-from overlane.coordination.leader import Leader, Policy
+from overlane.coordination.leader import AssignmentPolicy, Leader
 from overlane.coordination.participant import Notice, Participant
 from overlane.coordination.records import (
     ASSIGNMENTS,
@@ -18,10 +18,10 @@ from overlane.coordination.records import (
     decode,
     pack,
 )
-from overlane.coordination.znodes import Client, Tree, Watch
+from overlane.coordination.znodes import Tree, Watch, ZooKeeperClient
 from overlane.core.units import MS, SECOND, Nanos
 
-POLICY = Policy(least_loaded)
+POLICY = AssignmentPolicy(least_loaded)
 
 
 class WatchedTree(Tree):
@@ -35,7 +35,7 @@ class WatchedTree(Tree):
         self.outsider = 0
         """The session of somebody who is no broker, whose writes are not kept."""
 
-    def handle(self, client: Client, request: Request) -> tuple[Answer, list[tuple[int, Watch]]]:
+    def handle(self, client: ZooKeeperClient, request: Request) -> tuple[Answer, list[tuple[int, Watch]]]:
         answer, fired = super().handle(client, request)
         if isinstance(request, Transaction) and isinstance(answer, Done) and client.session != self.outsider:
             for operation in request.operations:
@@ -61,7 +61,7 @@ class Member:
 
 
 class Site:
-    def __init__(self, seed: int, *, routing: int = 3, edges: int = 4, policy: Policy = POLICY) -> None:
+    def __init__(self, seed: int, *, routing: int = 3, edges: int = 4, policy: AssignmentPolicy = POLICY) -> None:
         self.luck = random.Random(seed)
         self.tree = WatchedTree()
         self.policy = policy

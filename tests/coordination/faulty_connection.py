@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 
 from overlane.coordination.contract import Answered, Connected, Event, Request, Suspended, Unknown
-from overlane.coordination.znodes import Client, Tree, Watch
+from overlane.coordination.znodes import Tree, Watch, ZooKeeperClient
 
 
 class FaultyConnection:
@@ -23,7 +23,7 @@ class FaultyConnection:
         self._deliver = deliver
         self._take_requests = take_requests
         self._fire = fire
-        self._client: Client | None = None
+        self._client: ZooKeeperClient | None = None
         self.is_connected = False
         self._pending: list[Event] = []
         self._asked: list[tuple[int, Request]] = []

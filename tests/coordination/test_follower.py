@@ -18,7 +18,7 @@ from overlane.coordination.contract import (
     Transaction,
 )
 from overlane.coordination.follower import Follower, Numbered
-from overlane.coordination.znodes import Client, Tree, Watch
+from overlane.coordination.znodes import Tree, Watch, ZooKeeperClient
 
 SEEDS = range(60)
 
@@ -40,7 +40,7 @@ class Copy:
             self.follower.handle(event)
 
 
-def change(tree: Tree, writer: Client, luck: random.Random) -> list[tuple[int, Watch]]:
+def change(tree: Tree, writer: ZooKeeperClient, luck: random.Random) -> list[tuple[int, Watch]]:
     name, domain = luck.choice("abcdef"), f"/domains/{luck.choice('xyz')}"
     operations: list[Operation] = [
         Create(domain),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from overlane.cli.brokers.startup_report import StartupReport
 from overlane.cli.brokers.two_tiers import _Tiers
 from overlane.coordination.launching import launch_commands
 from overlane.network.reading import read_network
@@ -80,7 +81,7 @@ def test_the_leader_runs_the_command_with_the_number_that_it_wants_once_for_each
         for count in (2, 2, 3):
             launcher.want(count)
             async with asyncio.timeout(60):
-                while not told.exists() or told.read_text().split()[-1] != str(count):
+                while not told.exists() or told.read_text().split()[-1:] != [str(count)]:
                     await asyncio.sleep(0.01)
         launcher.end()
 
@@ -127,7 +128,8 @@ def test_a_command_that_fails_is_left_for_another_number_and_a_former_leader_lau
 
 def test_overlane_up_runs_as_many_routing_brokers_as_the_leader_wants(tmp_path: Path) -> None:
     file = Path(__file__).parents[2] / "examples" / "two-tiers.toml"
-    tiers = _Tiers(file, read_network(file), None, tmp_path, [], print, print, None, is_chaotic=False)
+    report = StartupReport(print)
+    tiers = _Tiers(file, read_network(file), None, tmp_path, [], print, report, print, None, is_chaotic=False)
     own = ["routing-1", "routing-2", "west-1", "west-2", "east-1"]
     assert tiers._names() == own
     tiers._wanted = 4

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 
 from overlane.coordination.assignment.elasticity import Bounds
 from overlane.coordination.assignment.placement import least_loaded, lowest_latency
-from overlane.coordination.leader import DISTRUST, Decision, Leader, Policy, Seen, suspected
+from overlane.coordination.leader import DISTRUST, AssignmentPolicy, Decision, Leader, Seen, suspected
 from overlane.coordination.records import Assigned, BrokerRecord, ReportRecord, WantedRecord
+from overlane.coordination.uses import Uses
 from overlane.core.bundles import ALL
 from overlane.core.units import SECOND, Nanos
 
-POLICY = Policy(least_loaded, bounds=Bounds(1, 8))
+POLICY = AssignmentPolicy(least_loaded, bounds=Bounds(1, 8))
 
 
 @dataclass
@@ -35,7 +36,8 @@ class World:
 
     @property
     def seen(self) -> Seen:
-        return Seen(self.members, self.lives, self.reports, self.used, self.suspects, self.assigned, self.wanted)
+        uses = Uses.of(self.used)
+        return Seen(self.members, self.lives, self.reports, uses, self.suspects, self.assigned, self.wanted)
 
     def decide(self, wait: Nanos = SECOND) -> Decision:
         self.now += wait
@@ -150,7 +152,7 @@ def test_a_broker_whose_bundle_moves_while_it_lives_stands_by_for_it() -> None:
 
 
 def test_the_standby_of_a_bundle_that_belongs_to_a_place_is_the_second_best() -> None:
-    found = World(Leader(Policy(lowest_latency, is_by_place=True)))
+    found = World(Leader(AssignmentPolicy(lowest_latency, is_by_place=True)))
     for name in ("r0", "r1", "r2"):
         found.add(name, "routing")
     found.add("e0", "edge", frozenset({7}))
@@ -265,7 +267,7 @@ def test_a_lasting_gap_of_load_moves_some_bundles_and_not_back() -> None:
 
 
 def test_latency_places_a_bundle_when_it_is_first_used_where_its_edges_are_near() -> None:
-    found = World(Leader(Policy(lowest_latency, is_by_place=True)))
+    found = World(Leader(AssignmentPolicy(lowest_latency, is_by_place=True)))
     for name in ("r0", "r1"):
         found.add(name, "routing")
     found.add("e0", "edge")
@@ -295,7 +297,7 @@ def test_the_wanted_number_follows_the_load_and_the_death_of_one_is_to_be_made_g
 
 def test_the_wanted_number_keeps_within_the_limits_of_the_policy() -> None:
     found = world(routing=2)
-    found.leader.follow(Policy(least_loaded, bounds=Bounds(4, 5)))
+    found.leader.follow(AssignmentPolicy(least_loaded, bounds=Bounds(4, 5)))
     found.decide()
     assert found.wanted is not None
     assert found.wanted.routing == 4

@@ -8,8 +8,22 @@ from faulty_connection import FaultyConnection
 
 from examples import seeds
 from overlane.coordination.assignment.placement import least_loaded
-from overlane.coordination.contract import Create, Delete, Event, Replace, Transaction
-from overlane.coordination.leader import Leader, Policy
+from overlane.coordination.contract import (
+    Answer,
+    Answered,
+    Children,
+    Connected,
+    Create,
+    Delete,
+    Event,
+    List,
+    Missing,
+    Read,
+    Replace,
+    Request,
+    Transaction,
+)
+from overlane.coordination.leader import AssignmentPolicy, Leader
 from overlane.coordination.participant import AssignmentChanged, Ignored, LeaderChanged, NameTaken, Notice, Participant
 from overlane.coordination.records import (
     Assigned,
@@ -37,6 +51,8 @@ class Member:
     participant: Participant
     wire: FaultyConnection
     notices: list[Notice] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
+    """The first path of each transaction."""
 
 
 class Site:
@@ -52,12 +68,17 @@ class Site:
         self.writer = self.tree.open_session()
 
     def add(self, name: str, instance: int, own: BrokerRecord | None = None, *, called: str = "") -> Member:
-        participant = Participant(name, own or record(instance), Leader(Policy(least_loaded)))
+        participant = Participant(name, own or record(instance), Leader(AssignmentPolicy(least_loaded)))
 
         def deliver(event: Event) -> None:
             member.notices += participant.handle(event, self.now)
 
-        wire = FaultyConnection(self.tree, self.luck, deliver, participant.requests.take, self.fire)
+        def take() -> list[tuple[int, Request]]:
+            asked = participant.requests.take()
+            member.written += [one.operations[0].path for _, one in asked if isinstance(one, Transaction)]
+            return asked
+
+        wire = FaultyConnection(self.tree, self.luck, deliver, take, self.fire)
         member = self.members[called or name] = Member(participant, wire)
         return member
 
@@ -189,6 +210,7 @@ def test_a_broker_that_was_restarted_takes_its_node_over_from_its_former_session
     site.settle()
     assert site.tree._entries["/brokers/edges/west/a"].node.owner == again.wire.session
     assert not any(isinstance(one, NameTaken) for one in again.notices)
+    assert [one.participant.continued_at is not None for one in (again, site.members["b"])] == [True, False]
 
 
 def test_another_broker_with_the_same_name_is_refused_until_the_first_is_gone() -> None:
@@ -270,6 +292,59 @@ def test_a_folder_that_somebody_deleted_is_made_again() -> None:
     site.settle()
     for name in "ab":
         assert site.members[name].participant.members.keys() == {"a", "b"}
+
+
+def test_a_leader_lists_reports_again_behind_folders_that_had_to_be_made() -> None:
+    """ZooKeeper's answer that a node is missing takes two round trips: lists may be answered before it."""
+    participant = Participant("r", in_domain("core", 1, "routing"), Leader(AssignmentPolicy(least_loaded)))
+    tree = Tree()
+    client = tree.open_session()
+    last, late = Read("/brokers/others"), list[Answered]()
+    listed: list[Answer] = []
+
+    def answer_all() -> None:
+        for _ in range(100):
+            for number, request in participant.requests.take():
+                answered = Answered(number, tree.handle(client, request)[0])
+                if request == List("/reports"):
+                    listed.append(answered.answer)
+                if request == last and not late:
+                    late.append(answered)
+                else:
+                    participant.handle(answered, 0)
+
+    participant.handle(Connected(client.session, is_new=True), 0)
+    answer_all()
+    assert [one.answer for one in late] == [Missing()]
+    participant.handle(late[0], 0)
+    answer_all()
+    assert participant.is_leader
+    assert listed[-1] == Children(())
+
+
+def test_brokers_that_find_all_folders_write_no_more_than_their_names_registrations_and_reports() -> None:
+    site = Site(14, "ab")
+    site.settle()
+    late = site.add("c", 3)
+    late.participant.report(ReportRecord(0.1, "", ""))
+    site.settle()
+    assert site.members["a"].participant.members.keys() == {"a", "b", "c"}
+    assert sorted(late.written) == ["/names/c", "/reports/c", "/reports/c"]  # a report is replaced, or else created
+
+
+@pytest.mark.parametrize("folder", ["/reports", "/assignments", "/epoch"])
+def test_what_else_somebody_deleted_is_made_again(folder: str) -> None:
+    site = Site(15, "ab")
+    site.add("r", 3, in_domain("core", 3, "routing"))
+    site.settle()
+    below = sorted(path for path in site.tree._entries if path.startswith(f"{folder}/"))
+    site.write(*map(Delete, below), Delete(folder))
+    if folder == "/epoch":
+        site.write(Delete("/leader"))
+    site.members["a"].participant.report(ReportRecord(0.5, "", ""))
+    site.settle()
+    assert folder in site.tree._entries
+    assert [path for path in below if path not in site.tree._entries] == []
 
 
 @pytest.mark.parametrize("garbage", [b"", b"{", b'{"domain": "x"}', b"\xff\xfe", b"[" * 70_000])

@@ -8,7 +8,7 @@ import pytest
 from secured import Secured, secured_server
 from services import WAIT_S, Client, has_zookeeper
 
-from overlane.coordination.asking import asking
+from overlane.coordination.client import coordination_client
 from overlane.coordination.contract import (
     Create,
     Delete,
@@ -84,7 +84,7 @@ def test_a_wrong_login_is_refused_told_and_tried_again(
         assert [await client.event() for _ in range(2)] == 2 * [LoginRefused()]
         await close(client)
         with pytest.raises(Unavailable, match="the login was refused"):
-            async with asking(secured.access(user, "/plant", password)):
+            async with coordination_client(secured.access(user, "/plant", password)):
                 pass
 
     asyncio.run(story())
@@ -92,11 +92,11 @@ def test_a_wrong_login_is_refused_told_and_tried_again(
 
 def test_a_command_of_another_user_says_that_it_is_not_allowed(secured: Secured) -> None:
     async def story() -> None:
-        async with asking(secured.access("plant", "/commands")) as session:
+        async with coordination_client(secured.access("plant", "/commands")) as session:
             assert isinstance(await session.change(Create("/reports"), Create("/leader", b"{}")), Done)
             assert (await read_overview(session)).brokers == {}
         with pytest.raises(Unavailable, match="not allowed"):
-            async with asking(secured.access("visitor", "/commands")) as session:
+            async with coordination_client(secured.access("visitor", "/commands")) as session:
                 await read_overview(session)
 
     asyncio.run(story())
@@ -151,7 +151,7 @@ def test_without_the_right_certificates_nothing_is_said(secured: Secured, case: 
 
     async def story() -> None:
         with pytest.raises(Unavailable, match="no answer"):
-            async with asking(access, patience_s=0.5):
+            async with coordination_client(access, patience_s=0.5):
                 pass
 
     asyncio.run(story())

@@ -16,7 +16,7 @@ import pytest
 from services import has_zookeeper
 
 import overlane.client as overlane_client
-from overlane.coordination.asking import asking
+from overlane.coordination.client import coordination_client
 from overlane.coordination.contract import Done, Replace
 from overlane.coordination.records import ConfigRecord, encode
 from overlane.coordination.zookeeper import Access
@@ -61,6 +61,43 @@ def test_killed_routing_brokers_and_a_lost_zookeeper_cost_no_acknowledged_messag
 
 
 @pytest.mark.slow
+def test_brokers_that_started_before_the_first_push_restart_for_the_security_of_their_links(
+    tmp_path: Path, ensemble: "Ensemble"
+) -> None:
+    from _tiers import Tiers
+
+    secret, pushed = tmp_path / "secret", tmp_path / "pushed.toml"
+    secret.write_text("too short")
+    secret.chmod(0o600)
+    pushed.write_text(f'[security]\noverlay_secret = "{secret}"\n')
+    where = ["--zookeeper", ensemble.addresses, "--path", "/secured"]
+    tiers = Tiers(tmp_path, ensemble, "/secured")
+
+    def times(text: str) -> int:
+        return tiers.logs(1_000).count(text)
+
+    try:
+        for name, role, domain in (("r-1", "routing", "hub"), ("w-1", "edge", "west"), ("e-1", "edge", "east")):
+            tiers.add(name, role, domain)
+        eventually(lambda: times("ready  ") == 3, "they serve", 60, tiers.logs)
+        assert overlane("config", "push", str(pushed), *where).stdout == "version 1\n"
+        eventually(lambda: times("configuration unchanged: ") == 3, "nobody can start with that", 60, tiers.logs)
+        secret.write_text("a-secret-of-brokers-that-nobody-else-knows")
+        pushed.write_text(pushed.read_text() + "# once more\n")
+        assert overlane("config", "push", str(pushed), *where).stdout == "version 2\n"
+        restarting = "restarting for the first configuration that was pushed: security of links"
+        eventually(lambda: times(restarting) == 3 and times("ready  ") == 6, "they restart", 60, tiers.logs)
+        asyncio.run(_one_message(tiers.brokers["w-1"].mqtt, tiers.brokers["e-1"].mqtt))
+        pushed.write_text("[security]\noverlay_open = true\n")
+        assert overlane("config", "push", str(pushed), *where).stdout == "version 3\n"
+        told = "changes that need a restart: security of links"
+        eventually(lambda: times(told) == 3, "the next one is for people", 60, tiers.logs)
+        assert times(restarting) == 3
+    finally:
+        tiers.end()
+
+
+@pytest.mark.slow
 def test_brokers_follow_a_push_and_a_wrong_one_changes_nothing(tmp_path: Path, ensemble: "Ensemble") -> None:
     from _tiers import Tiers
 
@@ -88,7 +125,7 @@ def test_brokers_follow_a_push_and_a_wrong_one_changes_nothing(tmp_path: Path, e
         # Its next life starts with what it has taken up last, and says why.
         tiers.kill(tiers.brokers["west-1"])
         tiers.start(tiers.brokers["west-1"])
-        eventually(lambda: "configuration 1 goes on to hold" in tiers.logs(), "it starts", 60, tiers.logs)
+        eventually(lambda: "continuing with configuration 1" in tiers.logs(), "it starts", 60, tiers.logs)
         (row,) = json.loads(overlane("brokers", "--json", *where).stdout)["items"]
         assert (row["name"], row["role"], row["domain"]) == ("west-1", "edge", "west")
     finally:
@@ -136,7 +173,7 @@ def _is_serving(log: Path, name: str) -> bool:
 
 
 async def _overwrite(addresses: str, data: bytes) -> None:
-    async with asking(Access(addresses, "/config")) as session:
+    async with coordination_client(Access(addresses, "/config")) as session:
         assert isinstance(await session.change(Replace("/config", data)), Done)
 
 

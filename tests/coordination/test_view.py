@@ -2,7 +2,7 @@
 
 from overlane.coordination.records import Assigned, BrokerRecord
 from overlane.coordination.topology import membership_for
-from overlane.coordination.view import LINGER, Kept, View
+from overlane.coordination.view import LINGER, Kept, OverlayView
 from overlane.core.units import SECOND
 from overlane.membership.endpoint import Endpoint
 from overlane.membership.membership import Direction, Member, MemberLink, Membership, membership_of
@@ -66,8 +66,8 @@ def assigned(**homes: str) -> dict[int, Assigned]:
     return {int(bundle[1:]): Assigned(broker, 0, "") for bundle, broker in homes.items()}
 
 
-def view(kept: Kept | None = None) -> View:
-    made = View("west-1", MEMBERS["west-1"], kept)
+def view(kept: Kept | None = None) -> OverlayView:
+    made = OverlayView("west-1", MEMBERS["west-1"], kept)
     made.registered(MEMBERS, 0)
     made.assign(assigned(b1="r1", b2="r2"), 0)
     return made
@@ -125,14 +125,14 @@ def test_a_broker_that_registers_elsewhere_is_dialled_there() -> None:
 def test_what_was_kept_gives_the_same_overlay_without_zookeeper() -> None:
     before = view()
     before.use(frozenset({1}), 0)
-    after = View("west-1", MEMBERS["west-1"], before.kept())
+    after = OverlayView("west-1", MEMBERS["west-1"], before.kept())
     after.use(frozenset({1}), 0)
     assert after.membership(0) == before.membership(0)
     assert after.assignment == {1: "r1", 2: "r2"}
 
 
 def test_an_edge_dials_those_that_it_wants_direct_links_with_and_tells_which_cannot_be_dialled() -> None:
-    view = View("west-1", MEMBERS["west-1"])
+    view = OverlayView("west-1", MEMBERS["west-1"])
     view.registered({**MEMBERS, "nat-1": BrokerRecord("home", "edge", 9, ())}, 0)
     assert view.want_direct(("east-1", "nat-1")) == ["nat-1"]
     found = view.membership(0)
@@ -143,7 +143,7 @@ def test_an_edge_dials_those_that_it_wants_direct_links_with_and_tells_which_can
 
 
 def test_an_edge_accepts_direct_links_of_registered_edges_alone_for_as_long_as_they_are_up() -> None:
-    view = View("west-1", MEMBERS["west-1"])
+    view = OverlayView("west-1", MEMBERS["west-1"])
     view.registered(MEMBERS, 0)
     assert not view.accept_direct("stranger", 0)
     assert not view.accept_direct("old", 0)
@@ -152,7 +152,7 @@ def test_an_edge_accepts_direct_links_of_registered_edges_alone_for_as_long_as_t
     found = view.membership(0)
     assert ("east-1", "west-1") in ends(found)
     assert dialled(found)["east-1"] == ()
-    view.is_up("east-1", 10 * SECOND)
+    view.note_up("east-1", 10 * SECOND)
     assert ("east-1", "west-1") in ends(view.membership(9 * SECOND + LINGER))
     assert view.next_deadline() == 10 * SECOND + LINGER
     assert ("east-1", "west-1") not in ends(view.membership(10 * SECOND + LINGER))
@@ -160,7 +160,7 @@ def test_an_edge_accepts_direct_links_of_registered_edges_alone_for_as_long_as_t
 
 
 def test_a_routing_broker_accepts_no_direct_links() -> None:
-    view = View("r1", MEMBERS["r1"])
+    view = OverlayView("r1", MEMBERS["r1"])
     view.registered(MEMBERS, 0)
     assert not view.accept_direct("east-1", 0)
     assert not view.accept_direct("r2", 0)

@@ -28,7 +28,9 @@ from overlane.core.events import (
 )
 from overlane.core.gossip.incarnation_proofs import BrokerIdentity
 from overlane.core.qos import QosClass, QosTable
+from overlane.core.routing.forwarding.message_losses import MessageCount, each_is_one
 from overlane.core.units import MS, Nanos
+from overlane.core.wire.mixed_run import Split, no_mixed_runs
 from overlane.core.wire.parcel import Message
 
 PULLED_AT_ONCE = 1 << 30
@@ -53,6 +55,8 @@ class Overlay:
         of: Mapping[str, Mapping[str, object]] | None = None,
         identity: Callable[[str, int], BrokerIdentity | None] = lambda _name, _incarnation: None,
         encrypted: Iterable[str] = (),
+        count: MessageCount = each_is_one,
+        split: Split = no_mixed_runs,
     ) -> None:
         """Links are written as "a-b"; their names are all the brokers there are. `of` configures brokers apart.
         `identity` tells who proves what, by name and incarnation."""
@@ -62,6 +66,7 @@ class Overlay:
         self._config = dict(config or {})
         self._config_of = dict(of or {})
         self._identity = identity
+        self._count, self._split = count, split
         self.encrypted = {link(*ends.split("-")) for ends in encrypted}
         """Links whose next connections have TLS."""
         self.effects: dict[str, list[Effect]] = {}
@@ -212,6 +217,8 @@ class Overlay:
             self.now,
             self._identity(name, self._incarnation),
             self.instances.get(name, 0),
+            count=self._count,
+            split=self._split,
         )
         self.effects[name] += self.brokers[name].start(self.now)
 

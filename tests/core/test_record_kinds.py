@@ -4,10 +4,10 @@ import pytest
 
 from overlane.core.records import (
     THE_BROKER,
-    Kind,
     Owner,
     OwnerKind,
     Record,
+    RecordKind,
     Registry,
     Standing,
     fault,
@@ -24,9 +24,13 @@ def owner(key: bytes) -> Owner:
     return Owner(OwnerKind.SESSION, key.partition(b"/")[0].decode())
 
 
-PARTS = Kind("part", owner, lambda key, value: (owner(key), int(value)), needs=lambda _, value: (("whole", value),))
-WHOLES = Kind("whole", lambda _: THE_BROKER, lambda key, _: key.decode())
-THIRD = Kind("grown@3", owner, lambda _, value: int(value), upgrades=(lambda one: one + b"2", lambda two: two + b"3"))
+PARTS = RecordKind(
+    "part", owner, lambda key, value: (owner(key), int(value)), needs=lambda _, value: (("whole", value),)
+)
+WHOLES = RecordKind("whole", lambda _: THE_BROKER, lambda key, _: key.decode())
+THIRD = RecordKind(
+    "grown@3", owner, lambda _, value: int(value), upgrades=(lambda one: one + b"2", lambda two: two + b"3")
+)
 REGISTRY = Registry((PARTS, WHOLES, THIRD))
 
 RECORDS: list[Record] = [
@@ -72,7 +76,7 @@ def test_a_table_names_a_kind_and_its_version(table: str, name: str, version: in
         ("other", Standing.UNKNOWN, None),
     ],
 )
-def test_what_this_release_can_do_with_a_table(table: str, standing: Standing, kind: Kind | None) -> None:
+def test_what_this_release_can_do_with_a_table(table: str, standing: Standing, kind: RecordKind | None) -> None:
     assert REGISTRY.find(table) == (standing, kind)
 
 
@@ -109,9 +113,9 @@ def test_records_are_taken_kind_by_kind_and_key_by_key() -> None:
 
 def test_a_kind_is_registered_once_and_has_an_upgrade_for_each_version() -> None:
     with pytest.raises(ValueError, match="registered twice"):
-        Registry((PARTS, Kind("part", owner, PARTS.read)))
+        Registry((PARTS, RecordKind("part", owner, PARTS.read)))
     with pytest.raises(ValueError, match="one version more"):
-        Kind("part@2", owner, PARTS.read)
+        RecordKind("part@2", owner, PARTS.read)
 
 
 def test_a_subscriber_is_a_session_or_says_what_it_is() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from overlane.core.broker import OverlayBroker
-from overlane.core.config import BrokerConfig, RouteView
+from overlane.core.config import BrokerConfig, SourceRoute
 from overlane.core.events import Close, Deliver, Effect, Lane, LinkChanged, LinkUp, Subscribe
 from overlane.core.qos import QosClass, QosTable
 from overlane.core.units import MS, SECOND
@@ -28,6 +28,7 @@ from overlane.core.wire.control_messages import (
     Teardown,
     encode,
 )
+from overlane.core.wire.fragments import fragment
 from overlane.core.wire.frame_codec import FrameType, Header, ParcelFlag, broker_id
 from overlane.core.wire.parcel import FlowPart, pack_flow, pack_messages, pack_single
 
@@ -59,7 +60,7 @@ class Victim:
         effects = self.broker.receive(peer, frame, NOW) + self.broker.flush(NOW)
         return effects + self.broker.durable(0, NOW)
 
-    def state(self) -> tuple[str, list[RouteView], int, bytes]:
+    def state(self) -> tuple[str, list[SourceRoute], int, bytes]:
         """What no violation may change: the map, the routes, and what waits for the good neighbour."""
         waiting = b"".join(data for _, data in self.broker.pull(GOOD, 1 << 30, NOW + 200 * MS))
         return self.broker.map_digest(), self.broker.routes(), self.broker.counters["retained_bytes"], waiting
@@ -106,6 +107,23 @@ WRONG: dict[str, tuple[bytes, str]] = {
     ),
     "a truncated parcel": (struct.pack("!IB", 3, FrameType.PARCEL) + b"ab", "a truncated parcel"),
     "a long ping": (struct.pack("!IB", 6, FrameType.PING) + bytes(5), "a ping or pong of the wrong size"),
+    "a fragment without a part": (fragment(1, 0, True, 0, b""), "a truncated fragment"),
+    "a greeting in fragments": (
+        fragment(1, 0, False, 0, HELLO[:9]) + fragment(1, 1, True, 0, HELLO[9:]),
+        "fragments that make no frame",
+    ),
+    "a control frame in fragments": (
+        fragment(1, 0, True, 0, control(1, GossipSummary([]))),
+        "fragments that make no frame",
+    ),
+    "a fragment in a fragment": (
+        fragment(1, 0, True, 0, fragment(2, 0, True, 0, frame_codec.ping(1))),
+        "fragments that make no frame",
+    ),
+    "half a frame in a fragment": (
+        fragment(1, 0, True, 0, struct.pack("!IB", 90, FrameType.PARCEL) + bytes(60)),
+        "fragments that make no frame",
+    ),
     "a map of itself": (
         control(1, Advert(BAD, 1, 2, [LinkClaim(BAD, 1, 1, 0, 0, 0)], {}, 0)),
         "an advert of bad with a link to itself",
@@ -132,7 +150,7 @@ def test_a_violation_closes_its_link_with_a_reason_and_changes_nothing_else(wron
         (control(0, GossipSummary([])), "the first frame of a connection must be a greeting"),
         (frame_codec.hello("else", 1), "calls itself else, expected bad"),
         (HELLO.replace(b"OVLN", b"HTTP"), "not an Overlane broker: wrong magic number"),
-        (HELLO.replace(b"OVLN\x05", b"OVLN\x09"), "speaks version 9 of the overlay protocol; this broker speaks 5"),
+        (HELLO.replace(b"OVLN\x06", b"OVLN\x09"), "speaks version 9 of the overlay protocol; this broker speaks 6"),
     ],
 )
 def test_who_does_not_greet_as_itself_is_not_let_in(data: bytes, reason: str) -> None:

@@ -44,6 +44,9 @@ ELSEWHERE = {
         "tests/pipeline/test_report_page.py"
         "::test_the_command_writes_the_page_of_the_last_run_or_says_that_there_is_none"
     ),
+    "overlane pipeline forecast": (
+        "tests/pipeline/test_peak_forecast.py::test_the_command_forecasts_from_the_tables_of_the_last_run"
+    ),
     "overlane pipeline watch": (
         "tests/pipeline/test_pipeline_watch.py"
         "::test_subscribers_of_alerts_hear_once_of_a_topic_that_falls_below_its_target"

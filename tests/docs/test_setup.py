@@ -28,18 +28,21 @@ echo a warning >&2
 cp "$0" .venv/bin/overlane
 """
 APT_GET = """#!/bin/sh
-echo apt-get "$@" >> run.txt
+echo apt-get "$@" >> "$RUN"
 for word; do
-    case "$word" in Dir::Cache::archives=*) : > "${word#*=}/mosquitto.deb" ;; esac
+    case "$word" in Dir::Cache::archives=*) : > "${word#*=}/a.deb" ;; esac
     last="$word"
 done
 if [ "$last" = openjdk-17-jre-headless ]; then cp java-17 bin/java; fi
 """
 DPKG = """#!/bin/sh
-mkdir -p "$3/usr/sbin" "$3/usr/lib/here"
+mkdir -p "$3/usr/sbin" "$3/usr/lib/here" "$3/usr/lib/rabbitmq/bin" "$3/usr/lib/erlang/bin"
 : > "$3/usr/lib/here/libwebsockets.so.17"
+printf '#!/bin/sh\\nROOTDIR=/usr/lib/erlang\\necho "$ROOTDIR"\\n' > "$3/usr/lib/erlang/bin/erl"
+printf '#!/bin/sh\\nerl\\n' > "$3/usr/lib/rabbitmq/bin/rabbitmq-server"
 printf '#!/bin/sh\\necho "$LD_LIBRARY_PATH" "$@"\\n' > "$3/usr/sbin/mosquitto"
-chmod +x "$3/usr/sbin/mosquitto"
+printf '#!/bin/sh\\necho port mapper "$@"\\n' > "$3/usr/lib/erlang/bin/epmd"
+chmod +x "$3/usr/sbin/mosquitto" "$3/usr/lib/rabbitmq/bin/rabbitmq-server" "$3/usr/lib/erlang/bin/"*
 """
 ROOT = "#!/bin/sh\necho 0\n"
 JAVA = "#!/bin/sh\necho 'openjdk version \"17.0.9\"' >&2\n"
@@ -73,7 +76,12 @@ def project(tmp_path: Path) -> Path:
 def set_up(project: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [str(project / "scripts" / "setup"), *words],
-        env={"PATH": str(project / "bin"), "SERVERS_PATH": "", "PROTON_PATH": ""},
+        env={
+            "PATH": str(project / "bin"),
+            "RUN": str(project / "run.txt"),
+            **dict.fromkeys(("SERVERS_PATH", "PROTON_PATH", "RABBITMQ_PATH", "JAVA_LIBRARIES_PATH"), ""),
+            "SYSTEM_PYTHON": str(project / "system-python"),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -85,11 +93,12 @@ def ran(project: Path) -> list[str]:
     file = project / "run.txt"
     lines = file.read_text().splitlines() if file.exists() else []
     file.unlink(missing_ok=True)
-    of_debian = [line for line in lines if line.startswith("apt-get") and " install " in line]
+    of_debian = [line for line in lines if line.startswith("apt-get") and " update " not in f"{line} "]
+    unpacked = [line for line in of_debian if "Dir::Cache::archives" in line]
     return [
         *(line.rpartition(" ")[2] for line in lines if line.startswith(("pip", "uv"))),
-        *(line.rpartition("--no-install-recommends ")[2] for line in of_debian if "--download-only" not in line),
-        *("unpacked" for line in of_debian if "--download-only" in line),
+        *(line.rpartition("--no-install-recommends ")[2] for line in of_debian if line not in unpacked),
+        *(f"unpacked {line.split()[-1]}" for line in unpacked),
     ]
 
 
@@ -110,12 +119,15 @@ def test_tests_get_all_that_they_need(project: Path, words: tuple[str, ...]) -> 
         ".[all,bench,dev]",
         "openjdk-17-jre-headless",
         "python3-qpid-proton",
+        "python3-dev",
         "mosquitto-clients",
         "iproute2",
         "chromium fonts-dejavu-core",
         "tshark",
         "curl jq openssl sqlite3",
-        "unpacked",
+        "unpacked mosquitto",
+        "unpacked rabbitmq-server",
+        "unpacked libslf4j-java",
     ]
 
 
@@ -123,7 +135,14 @@ def test_mosquitto_is_unpacked_with_its_libraries_and_not_installed(project: Pat
     set_up(project, "test")
     program = project / ".venv" / "bin" / "mosquitto"
     told = subprocess.run([str(program), "-c", "file"], capture_output=True, text=True, check=True).stdout
-    assert told == f"{project}/.venv/debian/usr/lib/here -c file\n"
+    assert told == f"{project}/.venv/debian/mosquitto/usr/lib/here -c file\n"
+
+
+def test_rabbitmq_is_unpacked_and_runs_the_erlang_that_came_with_it(project: Path) -> None:
+    set_up(project, "test")
+    program = project / ".venv" / "bin" / "rabbitmq-server"
+    told = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+    assert told == f"port mapper -daemon\n{project}/.venv/debian/rabbitmq-server/usr/lib/erlang\n"
 
 
 def test_nothing_is_done_twice_and_what_serves_tests_serves_the_demo(project: Path) -> None:
@@ -164,6 +183,21 @@ def test_pip_installs_where_uv_cannot_be_had(project: Path) -> None:
 def test_lists_of_packages_are_fetched_once(project: Path) -> None:
     set_up(project, "test")
     assert (project / "run.txt").read_text().count("apt-get update") == 1
+
+
+@pytest.mark.parametrize("can_make_environments", [True, False])
+def test_pythons_of_the_system_come_first_if_they_can_make_environments(
+    project: Path, can_make_environments: bool
+) -> None:
+    system = project / "system-python"
+    lacks = "" if can_make_environments else 'case "$*" in *ensurepip*) exit 1 ;; esac\n'
+    system.write_text(
+        PYTHON.replace("#!/bin/sh\n", f'#!/bin/sh\n{lacks}[ "$1" != --version ] || echo Python of the system\n')
+    )
+    system.chmod(0o755)
+    done = set_up(project, "demo")
+    assert done.returncode == 0, done.stderr
+    assert ("with Python of the system" in done.stderr) is can_make_environments
 
 
 def test_another_purpose_is_refused(project: Path) -> None:

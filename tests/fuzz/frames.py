@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from target import HOSTILE, SECRET
 
-from overlane.core.wire import control_messages, frame_codec, parcel
+from overlane.core.wire import control_messages, frame_codec, parcel, route_answers, varint
 from overlane.core.wire.control_messages import (
     Advert,
     Establish,
@@ -21,7 +21,7 @@ from overlane.core.wire.control_messages import (
     IncarnationProof,
     InterestRequest,
     InterestUpdate,
-    Known,
+    KnownVersions,
     LinkClaim,
     NumberedEstablish,
     ProvenIncarnations,
@@ -33,6 +33,7 @@ from overlane.core.wire.control_messages import (
     ScopedInterest,
     Teardown,
 )
+from overlane.core.wire.fragments import fragment
 from overlane.core.wire.frame_codec import Header
 from overlane.core.wire.parcel import FlowPart, Predecessor
 from overlane.node.links.greeting import Credentials, Greeting
@@ -119,9 +120,13 @@ interests = st.builds(
     st.booleans(),
 )
 summaries = st.one_of(
-    st.builds(lambda name, one, two: GossipSummary([Known(name, (one, one), (two, two))]), names, numbers, numbers),
     st.builds(
-        lambda found, one: GossipSummary([Known(name, (one, 1), (one, 1)) for name in found]), many_names, numbers
+        lambda name, one, two: GossipSummary([KnownVersions(name, (one, one), (two, two))]), names, numbers, numbers
+    ),
+    st.builds(
+        lambda found, one: GossipSummary([KnownVersions(name, (one, 1), (one, 1)) for name in found]),
+        many_names,
+        numbers,
     ),
 )
 routes_of_many = st.builds(
@@ -169,6 +174,14 @@ receipts = st.builds(
     ),
 )
 route_versions = st.dictionaries(st.sampled_from((0, 1, 2, 2**32 - 1)), st.sampled_from((0, 1, 2, 0xFFFF)))
+row_numbers = st.sampled_from((0, 0, 1, 1, 2, 3, 5, 127, 4_096, 2**32 - 1, 2**63 - 1, 2**64))
+route_rows = st.one_of(
+    st.lists(row_numbers, max_size=40),
+    # Well formed up to the places; then anything.
+    st.tuples(st.sampled_from((0, 3, 16, 31)), st.lists(row_numbers, max_size=25)).map(
+        lambda told: [told[0], 1, 1, 1, 60_000, 9_000, 2, 0, 1, 0, 3, 1, 2, 3, *told[1]]
+    ),
+)
 bundle_sets = st.sampled_from((b"", b"\xff", b"\xff" * 32, b"\xff" * 33))
 groups = st.sampled_from(([], [0], [2**64 - 1], list(range(1_024)), list(range(1_025))))
 control = st.one_of(
@@ -178,23 +191,8 @@ control = st.one_of(
     establishes,
     receipts,
     st.builds(InterestRequest, names),
-    st.builds(
-        NumberedEstablish,
-        st.sampled_from((0, 1, 9)),
-        u32,
-        u32,
-        st.sampled_from((1, 2, 0xFFFF)),
-        many_names,
-        st.sampled_from(([1], [1, 2, 3], [2, 0, 1], [4096], [])),
-        st.just([]),
-        st.sampled_from(([], [0, 1], [0, 1, 1, 2], [0, 0], [9, 9])),
-        st.just([]),
-        st.sampled_from(([], [1], [2])),
-        st.sampled_from(([0], [2, 1, 0])),
-        u32,
-        numbers,
-        numbers,
-    ),
+    st.builds(NumberedEstablish, many_names, route_rows.map(lambda row: varint.packed(tuple(row)))),
+    st.builds(NumberedEstablish, many_names, st.binary(max_size=40)),
     st.builds(Teardown, names, numbers, numbers),
     st.builds(RouteRefresh, names, numbers, numbers, route_versions),
     st.builds(RouteRequest, names, numbers, route_versions),
@@ -327,27 +325,45 @@ detours = st.builds(
 raws = st.one_of(
     st.builds(
         lambda kind, body: Raw(struct.pack("!IB", 1 + len(body), kind) + body),
-        st.integers(0, 11),
+        st.integers(0, 12),
         st.binary(max_size=30),
     ),
     st.builds(
         lambda size, kind: Raw(struct.pack("!IB", size, kind), 100),
         st.sampled_from((0, 1 << 20, (1 << 20) + 1, U32_MAX)),
-        st.integers(1, 10),
+        st.integers(1, 11),
     ),
-    st.builds(lambda kind: Raw(struct.pack("!IB", 1 << 20, kind), (1 << 20) - 1), st.integers(1, 10)),
+    st.builds(lambda kind: Raw(struct.pack("!IB", 1 << 20, kind), (1 << 20) - 1), st.integers(1, 11)),
     st.builds(Raw, st.binary(min_size=1, max_size=40)),
+    st.builds(
+        lambda *words: Raw(fragment(*words)),
+        st.integers(0, 3),
+        st.sampled_from((0, 1, 2, 0xFFFF)),
+        st.booleans(),
+        st.sampled_from((0, 1, U32_MAX)),
+        st.one_of(st.binary(max_size=30), st.builds(frame_codec.ping, st.just(1))),
+    ),
+    st.builds(
+        lambda frame, size: Raw(struct.pack("!IBIHBI", 12 + size, 11, frame, 0, 0, 0), size, 5),
+        st.integers(0, 30),
+        st.sampled_from((1, 1 << 20)),
+    ),
     st.sampled_from(
         (
             Raw(frame_codec.ping(1), 0, 5_000),
             Raw(frame_codec.hop_ack(U32_MAX, 1, 0)),
             Raw(frame_codec.hello(HOSTILE, LIFE)),
-            Raw(frame_codec.established(bytes(frame_codec.KEY_BYTES))),
-            Raw(frame_codec.established(frame_codec.route_key(frame_codec.broker_id(HOSTILE), LIFE, ROUTE, 1))),
+            Raw(route_answers.established(bytes(frame_codec.KEY_BYTES))),
+            Raw(route_answers.established(frame_codec.route_key(frame_codec.broker_id(HOSTILE), LIFE, ROUTE, 1))),
             *(
-                Raw(frame_codec.confirmation(frame_codec.Confirmation(key, *ends, 1, U32_MAX)))
+                Raw(route_answers.encode(answer, number))
+                for number in (0, 1, 9)
                 for key in (bytes(6), frame_codec.route_key(frame_codec.broker_id(HOSTILE), LIFE, ROUTE, 1))
                 for ends in ((0, 0), (1, 0), (3, 2), (0xFFFF, 0))
+                for answer in (
+                    route_answers.Confirmation(key, *ends, 1, U32_MAX),
+                    route_answers.RouteReceipt(key, *ends, 1, 1 << 40, b"\xff"),
+                )
             ),
         )
     ),

@@ -1,14 +1,20 @@
-"""RabbitMQ with its AMQP 1.0 plugin, for tests: Debian's package `rabbitmq-server`, where it is installed."""
+"""RabbitMQ with its AMQP 1.0 plugin, for tests: Debian's package, installed or unpacked into .venv."""
 
 import os
 import signal
 import subprocess
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from brokers import RunningBroker, free_port
 
-PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+_INSTALLED = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+"""Debian's program in the path wants to be the system's service; this one runs anywhere."""
+_UNPACKED = Path(sys.executable).with_name("rabbitmq-server")
+PROGRAM = _INSTALLED if _INSTALLED.exists() else _UNPACKED
+_MAPPER = "epmd" if _INSTALLED.exists() else str(_UNPACKED.with_name("epmd"))
 START_WITHIN_S = 120
 STOP_WITHIN_S = 60
 
@@ -66,7 +72,8 @@ class RabbitMq(RunningBroker):
     def _finish(self, *, kill: bool) -> None:
         node, self._node = self._node, None
         if node is not None:
-            os.killpg(node.pid, signal.SIGKILL if kill else signal.SIGTERM)
+            with suppress(ProcessLookupError):  # it has ended by itself
+                os.killpg(node.pid, signal.SIGKILL if kill else signal.SIGTERM)
             node.wait(STOP_WITHIN_S)
             # The node has started it, and it would stay.
-            subprocess.run(["epmd", "-port", str(self._mapper), "-kill"], capture_output=True, check=False)
+            subprocess.run([_MAPPER, "-port", str(self._mapper), "-kill"], capture_output=True, check=False)

@@ -5,8 +5,8 @@ import pytest
 
 from overlane.gateways.dds.routes import JSON, Changes, Endpoint, Routes
 from overlane.gateways.dds.samples import (
-    Kind,
     Sample,
+    SampleKind,
     crossing_qos,
     expiry_s,
     is_reliable,
@@ -77,7 +77,7 @@ def test_a_wrong_announcement_changes_nothing(body: bytes) -> None:
 
 
 def test_samples_survive_the_way_through_messages() -> None:
-    for sample in (Sample(Kind.WRITE, b"\0\1\0\0x", 17), Sample(Kind.DISPOSE, b"\0\1\0\0", 2**62)):
+    for sample in (Sample(SampleKind.WRITE, b"\0\1\0\0x", 17), Sample(SampleKind.DISPOSE, b"\0\1\0\0", 2**62)):
         assert sample_of(sample.data, dict(properties_of(sample, "one"))) == sample
     assert last_level(sample_topic("dds", "one", "a/b +#")) == "a/b +#"
     for properties in ({}, {"overlane-dds-time": "x"}, {"overlane-dds-time": "1", "overlane-dds-kind": "y"}):

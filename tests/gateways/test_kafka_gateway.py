@@ -18,7 +18,7 @@ from overlane.gateways.sides.kafka.commits import CommitOrder, KafkaReceipt
 from overlane.gateways.sides.kafka.records import message_of, record_of
 from overlane.gateways.sides.kafka.settings import kafka_options
 from overlane.network import parse_network
-from overlane.network.gateways import foreign_address
+from overlane.network.sections.gateways import foreign_address
 
 RULES = (
     'overlay = "plant/in/#"\nlocal = "from/#"\ndirection = "in"',

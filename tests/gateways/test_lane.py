@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from examples import examples
 from overlane.core.units import MS, NEVER, SECOND
 from overlane.gateways.bridge import Bridge, neighbourhood
-from overlane.gateways.lane import WINDOW, Acknowledge, Lane, LaneEffect, Send
+from overlane.gateways.lane import WINDOW, Acknowledge, GatewayLane, LaneEffect, Send
 from overlane.gateways.message import VIA, BridgedMessage
 from overlane.network.schema import Gateway
 from overlane.topic_names import NameRule
@@ -16,8 +16,8 @@ def message(topic: str = "t", *via: str) -> BridgedMessage:
     return BridgedMessage(topic, b"x", properties=((VIA, ",".join(via)),) if via else ())
 
 
-def lane(rate: int | None = None) -> Lane:
-    return Lane(lambda one: one if one.topic != "loop" else "looped", rate)
+def lane(rate: int | None = None) -> GatewayLane:
+    return GatewayLane(lambda one: one if one.topic != "loop" else "looped", rate)
 
 
 def sent(effects: list[LaneEffect]) -> list[int]:

@@ -16,25 +16,25 @@ from overlane.items.plans import PlannedBroker, PlannedItem, make_plan, solve
 from overlane.items.policy import Place, is_sound
 from overlane.items.records import AgentReport
 from overlane.network.schema import Item, Placement
-from overlane.sim.items.domain import Domain
+from overlane.sim.items.domain import SimulatedDomain
 from overlane.sim.items.running import run_items_seed
 
 ITEMS = [Item(name=f"i{number}", topics=(f"i{number}/#",), critical=number == 0) for number in range(6)]
 NAMES = ["a", "b", "c", "d"]
 
 
-def domain(seed: int = 1, settings: Placement | None = None) -> Domain:
-    found = Domain(Random(seed), NAMES, ITEMS, settings or Placement(capacity=1_000.0))
+def domain(seed: int = 1, settings: Placement | None = None) -> SimulatedDomain:
+    found = SimulatedDomain(Random(seed), NAMES, ITEMS, settings or Placement(capacity=1_000.0))
     found.run(8 * SECOND)
     return found
 
 
-def places(found: Domain) -> dict[str, Place]:
+def places(found: SimulatedDomain) -> dict[str, Place]:
     assert found.policy is not None
     return dict(found.policy.places)
 
 
-def primaries(found: Domain) -> set[str]:
+def primaries(found: SimulatedDomain) -> set[str]:
     return {place.primary for place in places(found).values()}
 
 
@@ -107,7 +107,7 @@ def test_a_drained_broker_carries_nothing_until_it_is_undrained() -> None:
     assert places(found) == before
 
 
-def _do(found: Domain, session: int, operation: Operation) -> None:
+def _do(found: SimulatedDomain, session: int, operation: Operation) -> None:
     found.ensemble.carry_out(session, Transaction((operation,)))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from overlane.items.directory import At, BadEntry, Directory, Entry, decode_entry
+from overlane.items.directory import At, BadEntry, Entry, ItemDirectory, decode_entry
 
 
 def entry(item: str, *topics: str, epoch: int = 1, primary: str = "a", mirror: str = "b") -> Entry:
@@ -10,7 +10,7 @@ def entry(item: str, *topics: str, epoch: int = 1, primary: str = "a", mirror: s
 
 
 def test_a_topic_belongs_to_the_item_with_the_most_specific_filter() -> None:
-    directory = Directory([entry("all", "roads/#"), entry("north", "roads/north/#"), entry("toll", "roads/+/toll")])
+    directory = ItemDirectory([entry("all", "roads/#"), entry("north", "roads/north/#"), entry("toll", "roads/+/toll")])
     found = {topic: directory.find(topic) for topic in ("roads/east/1", "roads/north/1", "roads/north/toll", "rail/1")}
     assert {topic: one and one.item for topic, one in found.items()} == {
         "roads/east/1": "all",
@@ -21,7 +21,7 @@ def test_a_topic_belongs_to_the_item_with_the_most_specific_filter() -> None:
 
 
 def test_a_filter_is_within_an_item_if_that_has_all_its_topics() -> None:
-    directory = Directory([entry("all", "roads/#"), entry("north", "roads/north/#")])
+    directory = ItemDirectory([entry("all", "roads/#"), entry("north", "roads/north/#")])
     within = {one: directory.within(one) for one in ("roads/north/1", "roads/east/#", "roads/#", "#")}
     assert {one: found and found.item for one, found in within.items()} == {
         "roads/north/1": "north",
@@ -32,7 +32,7 @@ def test_a_filter_is_within_an_item_if_that_has_all_its_topics() -> None:
 
 
 def test_an_entry_of_an_earlier_epoch_is_old_news() -> None:
-    directory = Directory([entry("all", "roads/#", epoch=5)])
+    directory = ItemDirectory([entry("all", "roads/#", epoch=5)])
     assert not directory.take(entry("all", "roads/#", epoch=4, primary="x"))
     assert directory.take(entry("all", "roads/#", epoch=6, primary="x"))
     assert not directory.take(entry("all", "roads/#", epoch=6, primary="x"))

@@ -7,9 +7,9 @@ import pytest
 
 from overlane.items.plans import (
     BadDomainPlan,
+    DomainState,
     PlannedBroker,
     PlannedItem,
-    State,
     check_plan,
     domain_plan,
     failure_states,
@@ -100,9 +100,9 @@ def test_a_plan_is_fitted_to_the_items_of_the_file() -> None:
         {"places": {**PLAN.places, "i0": Place("a", "a")}},
         {"places": {**PLAN.places, "i0": Place("zz", "a")}},
         {"places": {item: place for item, place in PLAN.places.items() if item != "i0"}},
-        {"states": (State(("a",), {"i0": Place("a", "b")}),)},
-        {"states": (State(("zz",)),)},
-        {"states": (State(("a", "b", "c", "d")),)},
+        {"states": (DomainState(("a",), {"i0": Place("a", "b")}),)},
+        {"states": (DomainState(("zz",)),)},
+        {"states": (DomainState(("a", "b", "c", "d")),)},
         {"covariance": PLAN.covariance[:-1]},
         {"covariance": (*PLAN.covariance[:-1], (1e9,) * 6)},
         {"brokers": ()},

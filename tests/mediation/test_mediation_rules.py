@@ -16,7 +16,18 @@ from overlane.mediation.dry_run import DryRun
 from overlane.mediation.fields import with_field, without_field
 from overlane.mediation.formats import decode, encode, format_of
 from overlane.mediation.functions import FunctionMessage, apply, find_function
-from overlane.mediation.mediation import Called, Dropped, Failed, Held, Mediation, Memory, Passed, Result, Resume, Stage
+from overlane.mediation.mediation import (
+    Called,
+    Dropped,
+    Failed,
+    Held,
+    Mediation,
+    Memory,
+    Passed,
+    Result,
+    Resume,
+    RuleStage,
+)
 from overlane.mediation.renaming import check_template, renamed
 from overlane.mediation.rule import MediationRule, RuleFailed
 
@@ -140,13 +151,13 @@ def test_a_message_goes_on_behind_the_rule_that_it_has_waited_for() -> None:
             rule(name="last", set_properties=(("last", "yes"),)),
         )
     )
-    called = rules.run(Draft("a", b""), Memory(), 0, Resume("slow", Stage.HELD))
+    called = rules.run(Draft("a", b""), Memory(), 0, Resume("slow", RuleStage.HELD))
     assert isinstance(called, Called)
     assert (called.function, called.draft.properties) == ("a:b", (("slow", "yes"),))
-    passed = rules.run(called.draft, Memory(), 0, Resume("function", Stage.CALLED))
+    passed = rules.run(called.draft, Memory(), 0, Resume("function", RuleStage.CALLED))
     assert isinstance(passed, Passed)
     assert passed.draft.properties == (("slow", "yes"), ("last", "yes"))
-    assert rules.run(called.draft, Memory(), 0, Resume("gone", Stage.HELD)) == Passed(called.draft)
+    assert rules.run(called.draft, Memory(), 0, Resume("gone", RuleStage.HELD)) == Passed(called.draft)
 
 
 def test_what_is_remembered_is_bounded_and_ends_with_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:

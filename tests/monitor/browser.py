@@ -98,6 +98,7 @@ def text_of(page: Any, selector: str) -> str:
 
 
 def seek(page: Any, at_s: float) -> None:
-    """Move the slider of time, as a hand would."""
+    """Move the slider of time, as a hand would, once the recording has come so far: it ends where that ends."""
+    page.wait_for_function("at => Number(document.getElementById('scrub').max) >= at", arg=at_s)
     move = "(slider, at) => { slider.value = at; slider.dispatchEvent(new Event('input')); }"
     page.locator("#scrub").evaluate(move, at_s)

@@ -15,7 +15,7 @@ from brokers import free_port
 from overlane.cli.main import app
 from overlane.errors import ConfigError
 from overlane.monitor.page_server import page_listener
-from overlane.monitor.server import Server
+from overlane.monitor.server import MonitorServer
 from overlane.network.schema import Endpoint
 from overlane.secret import Secret
 
@@ -32,7 +32,9 @@ def running(token: str | None = None) -> Iterator[int]:
     port, started, ended = free_port(), Event(), Event()
 
     async def serve() -> None:
-        server = Server(Endpoint("127.0.0.1", port), three_lines, None, Secret(token.encode()) if token else None)
+        server = MonitorServer(
+            Endpoint("127.0.0.1", port), three_lines, None, Secret(token.encode()) if token else None
+        )
         await server.start()
         started.set()
         while not ended.is_set():

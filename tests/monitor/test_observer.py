@@ -2,6 +2,7 @@
 
 import pytest
 from glances import delivery, glance, link, route
+from msgspec import structs
 
 from overlane.adminapi.views import EventView, LinkCondition
 from overlane.core.units import MS
@@ -114,6 +115,16 @@ def test_a_route_is_shown_with_its_filter_and_without_the_brokers_own() -> None:
         "a/3": (OTHER_TOPICS,),
     }
     assert observer.picture.routes["a/1"].paths == {"c": (("a", "b", "c"),)}
+
+
+def test_a_route_whose_topics_are_not_known_is_of_those_that_are_published_at_its_source() -> None:
+    spec = network()
+    alike = tuple(Topic(filter=name, deadline_ns=60 * MS) for name in ("alarms/#", "doors/#", "lifts/#"))
+    observer = Observer(structs.replace(spec, topics=alike))
+    unknown = route(1, {"c": [["a", "b", "c"]]}, [], 60.0)
+    told = {"doors/#": 5, "lifts/#": 0}
+    observer.update(1.0, {"a": glance(routes=(unknown,), published=told), "b": glance(published={"lifts/#": 3})})
+    assert observer.picture.routes["a/1"].filters == ("doors/#",)
 
 
 def test_a_topic_adds_up_what_all_brokers_published_and_delivered() -> None:

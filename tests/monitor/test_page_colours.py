@@ -70,7 +70,7 @@ ALIKE = 10.0
 @pytest.mark.parametrize(
     "names",
     [
-        ("link", "warning-ink", "bad"),
+        ("link", "reserved", "warning-ink", "bad"),
         ("good", "warning-ink", "bad", "faint"),
         ("path-0", "path-1", "path-2", "path-3"),
     ],
@@ -100,7 +100,7 @@ def test_what_is_drawn_stands_out_from_the_map(theme: str) -> None:
     colours = THEMES[theme]
     found = {
         (ink, ground): contrast(colours[ink], colours[ground])
-        for ink in ("link", "good", "warning-ink", "bad", "path-0", "path-1", "path-2", "path-3")
+        for ink in ("link", "reserved", "good", "warning-ink", "bad", "path-0", "path-1", "path-2", "path-3")
         for ground in ("sea", "land")
     }
     assert {pair: round(value, 2) for pair, value in found.items() if value < 3.0} == {}

@@ -13,7 +13,7 @@ from overlane.errors import ConfigError, Unavailable
 from overlane.monitor.history import TARGET, Head
 from overlane.monitor.overlay_state import OverlayState, apply_delta
 from overlane.monitor.recording_file import is_recording, read_recording, write_recording
-from overlane.monitor.simulation_recorder import Recorder
+from overlane.monitor.simulation_recorder import SimulationRecorder
 from overlane.network import Crash, Cut, Simulation
 from overlane.sim.story import link, network_of, topic
 from overlane.sim.world import World
@@ -60,7 +60,7 @@ def test_a_recording_ends_as_the_report_of_the_run_says_and_does_not_change_it(t
 def test_what_a_crash_costs_is_in_the_pictures() -> None:
     world = small_network()
     network = world.plan.network
-    recorder = Recorder(world, network, "crash")
+    recorder = SimulationRecorder(world, network, "crash")
     world.engine.at(2 * SECOND, world.do, Cut(2 * SECOND, ("a", "c")))
     world.engine.at(3 * SECOND, world.do, Crash(3 * SECOND, "b"))
     world.run(recorder.sample)

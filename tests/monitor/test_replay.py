@@ -149,6 +149,8 @@ def test_everything_can_be_done_by_keyboard(browser: Any, url: str) -> None:
         page.wait_for_selector("#clock:has-text('1.00 s')")
         page.focus("#tab-happened")
         page.keyboard.press("ArrowRight")
+        page.wait_for_selector("#tab-alerts[aria-selected=true]")
+        page.keyboard.press("ArrowRight")
         page.wait_for_selector("#tab-brokers[aria-selected=true]")
         page.focus("[data-broker=orlando]")
         page.keyboard.press("Enter")

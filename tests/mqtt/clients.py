@@ -29,14 +29,14 @@ from overlane.mediation.rule import MediationRule
 from overlane.mqtt.codec import codec5, codec311
 from overlane.mqtt.codec.framing import packet_end
 from overlane.mqtt.connection import Connection
-from overlane.mqtt.server import Server
+from overlane.mqtt.server import MqttServer
 from overlane.pubsub.access import Access, Rule
 from overlane.pubsub.cluster.uplink import Alone, Uplink
-from overlane.pubsub.connection import ClientConnection
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.connection import ClientConnection
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.questions import Authenticate, CallFunction, LoginVerdict, PassOn, Placed
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.policies.policy import Policies
-from overlane.pubsub.questions import Authenticate, CallFunction, PassOn, Placed, Verdict
 from overlane.pubsub.state import Settings
 
 NEVER_S = 0xFFFF_FFFF
@@ -122,7 +122,7 @@ class Bench:
 
     def start(self) -> None:
         records = [(table, key, value) for (table, key), value in self.store.items()]
-        self.server = Server("seattle", self.settings, self._uplink, self._fresh_id, records, self.now)
+        self.server = MqttServer("seattle", self.settings, self._uplink, self._fresh_id, records, self.now)
         if not self._has_lane:
             self.server._fast_path.enter = lambda *_: None  # type: ignore[method-assign]
         self.end_turn()
@@ -161,7 +161,7 @@ class Bench:
         else:
             self.answer_all()
         batch: dict[Name, bytes | None] = {}
-        for effect in self.server.take_effects():
+        for effect in self.server.take_records():
             match effect:
                 case Save(table, key, value):
                     batch[table, key] = value
@@ -223,10 +223,10 @@ class Bench:
         for wire in self.wires:
             wire.flush(self._committed)
 
-    def answer(self, question: Authenticate, verdict: Verdict | None = None) -> None:
+    def answer(self, question: Authenticate, verdict: LoginVerdict | None = None) -> None:
         if verdict is None:
             is_right = self.users.get(question.user) == question.password.reveal()
-            verdict = Verdict.IS_USER if is_right else Verdict.IS_NOT
+            verdict = LoginVerdict.IS_USER if is_right else LoginVerdict.IS_NOT
         assert isinstance(question.connection, Connection)
         self.server.authenticated(question.connection, verdict, self.now)
 

@@ -14,7 +14,7 @@ from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
 from overlane.pubsub.counters import Drop
 from overlane.pubsub.delivery.window import ANSWER_WITHIN
 from overlane.pubsub.message import Message
-from overlane.pubsub.mirrored import MirroredTopics
+from overlane.pubsub.publishing.mirrored import MirroredTopics
 
 
 @pytest.fixture

@@ -224,9 +224,9 @@ def test_answers_are_not_handed_over_without_the_records_that_they_wait_for() ->
     alice.send(mqtt5.PubRecPacket(sent.packet_id))
     server = bench.server
     server.store_is_failing(False)
-    server.take_effects()
+    server.take_records()
     assert server.durable(server.last_turn, bench.now)
     with pytest.raises(RuntimeError, match="records were made"):
         server.take_touched()
-    assert server.take_effects()
+    assert server.take_records()
     assert server.take_touched() == [alice.connection]

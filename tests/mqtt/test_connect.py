@@ -7,9 +7,9 @@ from raw import connect, connect_311, packet, properties, text, u16
 
 from overlane.core.units import SECOND
 from overlane.pubsub.access import Rule
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.questions import LoginVerdict
 from overlane.pubsub.counters import Refusal
-from overlane.pubsub.questions import Verdict
 
 ELSEWHERE = Peer("192.0.2.1", is_loopback=False)
 
@@ -298,7 +298,7 @@ def test_a_client_is_told_to_come_again_when_too_many_log_in_at_once() -> None:
     bench = Bench()
     bench.holds_verdicts = True
     alice = bench.client("a", username="alice", password=b"x")
-    bench.answer(bench.questions.pop(), Verdict.BUSY)
+    bench.answer(bench.questions.pop(), LoginVerdict.BUSY)
     bench.settle()
     assert alice.refusal == 0x89
 

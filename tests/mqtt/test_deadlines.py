@@ -9,10 +9,10 @@ from overlane.core.events import PublishResult
 from overlane.core.limits import LABELS_MAX
 from overlane.core.qos import DEADLINE_US_MAX, QosClass, coarse_us
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.pubsub.cluster.directory import Directory
+from overlane.pubsub.cluster.directory import ClusterDirectory
 from overlane.pubsub.cluster.names import share_name, want_name
 from overlane.pubsub.cluster.uplink import Alone
-from overlane.pubsub.qos_override import EXACT_MAX, IDLE_MAX, Deadlines, QosOverride
+from overlane.pubsub.publishing.qos_override import EXACT_MAX, IDLE_MAX, Deadlines, QosOverride
 
 
 class Far(Alone):
@@ -97,7 +97,7 @@ def test_subscribers_with_thousands_of_deadlines_make_few_wishes() -> None:
 
 
 def test_a_directory_follows_what_others_need_change_by_change() -> None:
-    directory = Directory()
+    directory = ClusterDirectory()
     wanted = want_name(QosOverride(60 * MS), "t/#")
     directory.note(wanted, "b", True)
     directory.note(wanted, "c", True)
@@ -126,7 +126,7 @@ def test_a_directory_follows_what_others_need_change_by_change() -> None:
     "name", ["$want/x/1/t", "$want/-5/0/t", "$want/9/t", "$share/g/b", "$want/" + "9" * 5_000 + "/0/t"]
 )
 def test_a_reserved_name_that_means_nothing_means_nothing(name: str) -> None:
-    directory = Directory()
+    directory = ClusterDirectory()
     directory.note(name, "b", True)
     directory.note(name, "b", False)
     assert directory.override("t") == QosOverride(NEVER, False, False)

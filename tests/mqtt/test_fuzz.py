@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from examples import examples
 from overlane.mqtt.codec import codec5, codec311
 from overlane.mqtt.connection import Connection
-from overlane.pubsub.connection import Phase
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.connection import Phase
+from overlane.pubsub.contract.consumer import Peer
 
 EXAMPLES = int(os.environ.get("OVERLANE_FUZZ", "150"))
 

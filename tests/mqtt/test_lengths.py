@@ -13,7 +13,7 @@ from overlane.mqtt.handshake import TOPIC_BYTES_PROPERTY
 from overlane.pubsub.cluster import names
 from overlane.pubsub.cluster.names import GROUP_BYTES_MAX, TOPIC_BYTES_MAX
 from overlane.pubsub.cluster.uplink import Alone
-from overlane.pubsub.qos_override import QosOverride
+from overlane.pubsub.publishing.qos_override import QosOverride
 
 VERSIONS = pytest.mark.parametrize("version", [4, 5])
 

@@ -12,7 +12,7 @@ from overlane.mediation.mediation import Mediation
 from overlane.mediation.rule import MediationRule
 from overlane.pubsub.access import Rule
 from overlane.pubsub.counters import Drop
-from overlane.pubsub.mediating import TABLE
+from overlane.pubsub.publishing.mediating import TABLE
 
 SLOW = MediationRule(name="slow", topic="t/#", every_ns=10 * SECOND)
 CALL = MediationRule(name="call", topic="t/#", call="here:function", call_within_ns=100 * MS)

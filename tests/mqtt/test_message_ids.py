@@ -10,8 +10,8 @@ from overlane.core.units import NEVER
 from overlane.pubsub.cluster import envelope
 from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
 from overlane.pubsub.message import Message
-from overlane.pubsub.message_ids import NUMBER_MAX, WINDOW, IdWindow, read_id
 from overlane.pubsub.properties import Properties
+from overlane.pubsub.publishing.message_ids import NUMBER_MAX, WINDOW, IdWindow, read_id
 from overlane.pubsub.sessions.session_export import decode_session, encode_session
 
 STANDBY = [("overlane-standby", "yes")]

@@ -18,7 +18,7 @@ from overlane.pubsub.delivery import delivery, queue_records
 from overlane.pubsub.delivery.queue_records import QueueRecords
 from overlane.pubsub.delivery.window import Entry, EntryRecord, Window
 from overlane.pubsub.message import Run, encode_run
-from overlane.pubsub.publishing import Publishing
+from overlane.pubsub.publishing.publishing import Publishing
 from overlane.pubsub.sessions.deduplication import Deduplication
 from overlane.pubsub.sessions.session import RECEIVED, Session
 

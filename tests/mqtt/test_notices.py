@@ -3,7 +3,7 @@
 from clients import Bench
 
 from overlane.pubsub.access import Rule
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.notices import NOTICES_MAX, Connected, Left, Notice, RefusalNotice
 

@@ -11,10 +11,11 @@ from overlane.mqtt.codec import codec5, codec311
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.placing import without_password
 from overlane.pubsub.access import Rule
-from overlane.pubsub.connection import Phase
-from overlane.pubsub.consumer import Peer
-from overlane.pubsub.questions import PassOn, Placed
-from overlane.pubsub.sessions.domain import Answer, Ask, Domain, DomainPeer, Held, Holding, decode, encode
+from overlane.pubsub.cluster.uplink import Alone
+from overlane.pubsub.contract.connection import Phase
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.questions import PassOn, Placed
+from overlane.pubsub.sessions.domain import Answer, Ask, Domain, DomainPeer, HeldSession, Holding, decode, encode
 from overlane.pubsub.sessions.lookup import LOOKUP_WITHIN
 
 HERE, DENVER = {"mqtt": "seattle:1883"}, {"mqtt": "denver:1883", "websocket": "denver:8080"}
@@ -28,15 +29,16 @@ class DomainBench(Bench):
     def __init__(self, **how: Any) -> None:
         self.said: list[object] = []
         self.passes: list[PassOn] = []
-        super().__init__(**how)
-        self.server.lookup.send = self.send
+        uplink = Alone()
+        uplink.send_to = self.send  # type: ignore[method-assign]
+        super().__init__(uplink=uplink, **how)
         self.server.lookup.follow(Domain(HERE, (DomainPeer("denver", DENVER),)), self.now)
 
-    def send(self, _peer: str, body: bytes, _now: int) -> bool:
+    def send(self, peer: str, body: bytes, now: int) -> bool:  # noqa: ARG002
         self.said.append(decode(body))
         return True
 
-    def answer_search(self, held: Held = Held()) -> None:  # noqa: B008
+    def answer_search(self, held: HeldSession = HeldSession()) -> None:  # noqa: B008
         """Denver answers the latest question, and the driver does what it is to do."""
         ask = next(one for one in reversed(self.said) if isinstance(one, Ask))
         self.server.neighbour_said("denver", encode(Answer(ask.number, held)), self.now)
@@ -76,7 +78,7 @@ def test_a_client_whose_session_is_elsewhere_is_passed_on_with_all_that_it_has_s
     bench = DomainBench()
     client = bench.client("alice", version, expiry=60)
     client.send(mqtt5.PingReqPacket())
-    bench.answer_search(Held(Holding.KEPT, 5))
+    bench.answer_search(HeldSession(Holding.KEPT, 5))
     (passed,) = bench.passes
     connection = passed.connection
     assert (passed.broker, passed.user, connection.phase) == ("denver", None, Phase.CHECKING)
@@ -104,7 +106,7 @@ def test_a_client_whose_session_belongs_here_is_let_in_without_asking_others() -
 def test_a_client_that_has_gone_is_not_passed_on() -> None:
     bench = DomainBench()
     client = bench.client("alice", expiry=60)
-    bench.answer_search(Held(Holding.KEPT, 5))
+    bench.answer_search(HeldSession(Holding.KEPT, 5))
     client.drop()
     assert bench.server.passing_on(bench.passes[0].connection) is None
 
@@ -113,7 +115,7 @@ def test_a_client_that_has_gone_is_not_passed_on() -> None:
 def test_a_client_is_told_if_the_broker_cannot_be_reached(version: int, reason: int) -> None:
     bench = DomainBench()
     client = bench.client("alice", version, expiry=60)
-    bench.answer_search(Held(Holding.KEPT, 5))
+    bench.answer_search(HeldSession(Holding.KEPT, 5))
     bench.server.cannot_pass_on(bench.passes[0].connection, "denver cannot be reached")
     bench.settle()
     assert client.connack is not None
@@ -128,7 +130,7 @@ def test_a_client_is_told_if_the_broker_cannot_be_reached(version: int, reason: 
 def test_a_client_that_asks_for_it_is_redirected(holding: Holding, reason: Answering) -> None:
     bench = DomainBench()
     client = bench.client("alice", expiry=60, user_properties=REDIRECT)
-    bench.answer_search(Held(holding, 5))
+    bench.answer_search(HeldSession(holding, 5))
     assert client.connack == mqtt5.ConnAckPacket(reason_code=reason, server_reference="denver:1883")
     assert not bench.passes
 
@@ -137,7 +139,7 @@ def test_a_client_is_passed_on_where_the_other_broker_has_no_listener_of_its_kin
     bench = DomainBench()
     peer = Peer("127.0.0.1", listener="mqtt_tls")
     bench.client("alice", expiry=60, user_properties=REDIRECT, peer=peer)
-    bench.answer_search(Held(Holding.KEPT, 5))
+    bench.answer_search(HeldSession(Holding.KEPT, 5))
     assert len(bench.passes) == 1
 
 
@@ -174,7 +176,7 @@ def test_who_is_not_let_in_causes_no_search() -> None:
     assert code(bench.client("alice", expiry=60, username="alice", password=b"wrong")) == 0x86
     assert bench.said == []
     bench.client("alice", expiry=60, username="alice", password=b"right")
-    bench.answer_search(Held(Holding.KEPT, 5))
+    bench.answer_search(HeldSession(Holding.KEPT, 5))
     (passed,) = bench.passes
     assert (passed.user, b"right" in passed.connect) == ("alice", False)
 
@@ -201,7 +203,7 @@ def test_a_client_that_was_passed_on_is_who_the_other_broker_says() -> None:
 def test_a_client_that_was_passed_on_too_late_is_not_passed_on_again() -> None:
     bench = DomainBench()
     client = bench.client("alice", expiry=60, peer=Peer("192.0.2.1:8", via="denver"))
-    bench.answer_search(Held(Holding.KEPT, 5))
+    bench.answer_search(HeldSession(Holding.KEPT, 5))
     assert (code(client), bench.passes) == (0x88, [])
 
 
@@ -214,7 +216,7 @@ def test_another_broker_ends_a_session_by_a_clean_start() -> None:
     bench.settle()
     assert client.farewell is not None
     assert int(client.farewell.reason_code) == 0x8E
-    assert bench.said[-1] == Answer(9, Held())
+    assert bench.said[-1] == Answer(9, HeldSession())
     assert bench.tables() == {}
 
 

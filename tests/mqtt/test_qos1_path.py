@@ -9,7 +9,7 @@ from clients import NEVER_S, Bench, Client, Got
 
 from overlane.pubsub.access import Rule
 from overlane.pubsub.message import Run
-from overlane.pubsub.publishing import Publishing
+from overlane.pubsub.publishing.publishing import Publishing
 
 QUEUES, MESSAGES = "mqtt.queue@2", "mqtt.message@2"
 

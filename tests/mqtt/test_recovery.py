@@ -7,8 +7,8 @@ from clients import Bench, Got
 
 from overlane.core.units import SECOND
 from overlane.pubsub.sessions.deduplication import PROPERTY
-from overlane.recovery.fragments import whole
-from overlane.recovery.frames import Append, encode
+from overlane.recovery.replication.fragments import whole
+from overlane.recovery.replication.frames import Append, encode
 
 
 def furnished() -> Bench:

@@ -5,7 +5,7 @@ from clients import Bench
 
 from overlane.core.qos import QosClass
 from overlane.core.requirements import Requirements
-from overlane.pubsub.qos_override import REQUIRED_MAX, BadOverride, apply_override, read_override
+from overlane.pubsub.publishing.qos_override import REQUIRED_MAX, BadOverride, apply_override, read_override
 
 FILE = QosClass(requires=Requirements(avoid=("broker:a",), loss_max=0.1))
 

@@ -6,7 +6,7 @@ import pytest
 from clients import Bench, Client
 
 from overlane.core.units import MS, SECOND, Nanos
-from overlane.pubsub.connection import PACE_WITHIN
+from overlane.pubsub.contract.connection import PACE_WITHIN
 from overlane.pubsub.counters import Drop
 from overlane.pubsub.delivery.window import ANSWER_WITHIN
 

@@ -279,7 +279,7 @@ def test_exporting_changes_nothing() -> None:
     bench = Bench()
     first = away(bench)
     assert exports(bench)["reader"] == first
-    assert bench.server.take_effects() == []
+    assert bench.server.take_records() == []
 
 
 def test_what_cannot_be_moved_is_refused_and_changes_nothing() -> None:
@@ -338,7 +338,7 @@ def test_bytes_that_somebody_made_are_refused_or_imported_whole(data: st.DataObj
         exported = decode_session(made)
         bench.server.pubsub.import_session(exported, bench.now)
     except (MalformedSession, NotTransferable):
-        assert bench.server.take_effects() == []
+        assert bench.server.take_records() == []
         assert bench.server.pubsub.state.sessions == {}
         return
     bench.end_turn()

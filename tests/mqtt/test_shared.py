@@ -6,7 +6,6 @@ import mqtt5
 from clients import Bench, Client, Got
 
 from overlane.core.events import Deliver, PublishResult
-from overlane.core.gossip.interest import ReservedListener
 from overlane.core.qos import QosClass
 from overlane.core.units import NEVER, Nanos
 from overlane.pubsub.access import Rule
@@ -298,9 +297,6 @@ class Denver(Alone):
     def __init__(self) -> None:
         self.published: list[tuple[str, bool]] = []
 
-    def watch_reserved(self, listener: ReservedListener) -> None:
-        self.tell = listener
-
     def can_reach(self, broker: str) -> bool:
         return broker == "denver"
 
@@ -316,7 +312,7 @@ def test_what_the_last_member_here_has_not_acknowledged_goes_to_members_at_other
     (a,) = team(bench, "a", expiry=0)
     a.polite = False
     bench.client("bob").publish("t/1", b"7", qos=1)
-    denver.tell(share_name("g", "denver", "t/#", "t/#"), "denver", True)
+    bench.server.pubsub.interest_changed(share_name("g", "denver", "t/#", "t/#"), "denver", True, bench.now)
     a.drop()
     assert denver.published == [(share_name("g", "denver", "t/#", "t/1"), True)]
     assert not bench.server.state.counters.dropped[Drop.SESSION_ENDED]
@@ -326,7 +322,7 @@ def test_what_comes_for_the_group_after_its_last_member_here_has_gone_goes_on_to
     """Found by seed 16 of the soak of whole brokers."""
     denver = Denver()
     bench = Bench(uplink=denver)
-    denver.tell(share_name("g", "denver", "t/#", "t/#"), "denver", True)
+    bench.server.pubsub.interest_changed(share_name("g", "denver", "t/#", "t/#"), "denver", True, bench.now)
     here = share_name("g", "seattle", "t/#", "t/1")
     for qos in (1, 2):
         flags, body = envelope.pack(Message("t/1", b"7", qos), bench.now)

@@ -23,7 +23,7 @@ def heard_raw(bench: Bench, *sent: bytes) -> bytes:
     connection = bench.server.connected(Bench().stranger().peer, bench.now)
     for one in sent:
         bench.server.receive(connection, one, bench.now)
-        bench.server.take_effects()
+        bench.server.take_records()
     bench.answer_all()
     return b"".join(connection.taken()[0])
 

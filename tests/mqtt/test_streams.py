@@ -12,7 +12,7 @@ from overlane.pubsub.cluster import envelope
 from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
 from overlane.pubsub.message import Message
 from overlane.pubsub.streams.streams import Gone, Scope, StreamLog, Unwelcome
-from overlane.pubsub.streams.writers import Gap, Note, Outcome, Unpublishable
+from overlane.pubsub.streams.writers import BatchOutcome, Gap, Note, Unpublishable
 
 ALL = 10**9
 
@@ -247,7 +247,7 @@ def test_a_stream_of_everything_has_what_comes_from_elsewhere() -> None:
 # Writers
 
 
-def write(bench: Bench, batch: int, start: int, *payloads: bytes, user: str | None = None) -> Outcome:
+def write(bench: Bench, batch: int, start: int, *payloads: bytes, user: str | None = None) -> BatchOutcome:
     notes = [Note("in/w", payload, 1, False) for payload in payloads]
     outcome = bench.server.writers.write("w", user, batch, start, notes, bench.now)
     bench.end_turn()
@@ -257,11 +257,11 @@ def write(bench: Bench, batch: int, start: int, *payloads: bytes, user: str | No
 def test_what_a_writer_sends_again_is_left_out() -> None:
     bench = Bench()
     make(bench)
-    assert write(bench, 0, 0, b"a", b"b") == Outcome(2)
-    assert write(bench, 0, 0, b"a", b"b", b"c") == Outcome(3)
-    assert write(bench, 0, 1, b"b") == Outcome(3)
-    assert write(bench, 1, 0, b"d") == Outcome(1)
-    assert write(bench, 0, 0, b"a", b"b", b"c") == Outcome(3)
+    assert write(bench, 0, 0, b"a", b"b") == BatchOutcome(2)
+    assert write(bench, 0, 0, b"a", b"b", b"c") == BatchOutcome(3)
+    assert write(bench, 0, 1, b"b") == BatchOutcome(3)
+    assert write(bench, 1, 0, b"d") == BatchOutcome(1)
+    assert write(bench, 0, 0, b"a", b"b", b"c") == BatchOutcome(3)
     assert [payload for _, payload in read(bench)] == [b"a", b"b", b"c", b"d"]
 
 
@@ -274,7 +274,7 @@ def test_a_crash_forgets_a_writers_place_together_with_its_messages() -> None:
     bench.crash()
     bench.is_store_slow = False
     assert read(bench) == [(0, b"a")]
-    assert write(bench, 3, 0, b"a", b"b") == Outcome(2)
+    assert write(bench, 3, 0, b"a", b"b") == BatchOutcome(2)
     assert read(bench) == [(0, b"a"), (1, b"b")]
 
 
@@ -292,13 +292,13 @@ def test_a_writer_has_the_rights_of_its_user_and_publishes_all_of_a_part_or_noth
         bench.server.writers.write("w", "alice", 0, 0, notes, bench.now)
     assert refused.value.is_denied
     assert read(bench) == []
-    assert write(bench, 0, 0, b"a", user="alice") == Outcome(1)
+    assert write(bench, 0, 0, b"a", user="alice") == BatchOutcome(1)
 
 
 def test_writers_of_two_users_are_two() -> None:
     bench = Bench(rules=(Rule(user="*", publish=("in/#",)),))
     make(bench, "#")
-    assert write(bench, 0, 0, b"a", user="alice") == write(bench, 0, 0, b"b", user="bob") == Outcome(1)
+    assert write(bench, 0, 0, b"a", user="alice") == write(bench, 0, 0, b"b", user="bob") == BatchOutcome(1)
     assert [payload for _, payload in read(bench)] == [b"a", b"b"]
 
 

@@ -9,13 +9,13 @@ from overlane.core.events import Erase, Save
 from overlane.core.units import SECOND
 from overlane.mqtt.codec import codec5
 from overlane.mqtt.connection import Connection as MqttConnection
-from overlane.mqtt.server import Server as MqttServer
+from overlane.mqtt.server import MqttServer
 from overlane.nats.connection import Connection
-from overlane.nats.server import Server
+from overlane.nats.server import NatsServer
 from overlane.pubsub.cluster.uplink import Alone
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.questions import Question
 from overlane.pubsub.limits import Limits
-from overlane.pubsub.questions import Question
 from overlane.pubsub.state import Settings
 
 INFO = b"INFO "
@@ -26,7 +26,7 @@ class NatsBench:
         self.now = SECOND
         self._fresh = 0
         self.mqtt = MqttServer("here", settings or Settings(Limits()), Alone(), self._fresh_id, (), self.now)
-        self.server = Server(self.mqtt.pubsub)
+        self.server = NatsServer(self.mqtt.pubsub)
         self.questions: list[Question] = []
         self.is_disk_slow = False
 
@@ -47,7 +47,7 @@ class NatsBench:
         pubsub = self.mqtt.pubsub
         self.questions += pubsub.take_questions()
         has_records = False
-        for effect in pubsub.take_effects():
+        for effect in pubsub.take_records():
             assert isinstance(effect, Save | Erase)
             has_records = True
         for connection in pubsub.take_touched():

@@ -10,10 +10,10 @@ from examples import examples
 from overlane.core.units import SECOND
 from overlane.nats.headers import write_headers
 from overlane.pubsub.access import ANONYMOUS, Access, Rule
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.questions import Authenticate, AuthenticateKey, LoginVerdict
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.properties import Properties
-from overlane.pubsub.questions import Authenticate, AuthenticateKey, Verdict
 from overlane.pubsub.state import Settings
 
 FAR = Peer("10.0.0.1:1", is_loopback=False, listener="nats")
@@ -159,7 +159,7 @@ def test_a_client_is_let_in_by_a_password_or_a_token(options: dict[str, object],
     assert (question.user, question.password.reveal()) == (user, password)
     client.say(b"PING\r\n")
     assert client.heard() == b""
-    bench.server.authenticated(client.connection, Verdict.IS_USER, bench.now, user=user)
+    bench.server.authenticated(client.connection, LoginVerdict.IS_USER, bench.now, user=user)
     bench.end_turn()
     session = client.connection.session
     assert (client.heard(), session and session.user) == (b"PONG\r\n", user)
@@ -170,15 +170,15 @@ def test_a_key_signs_the_nonce_of_info_and_the_verdict_names_the_user() -> None:
     client = bench.connect(FAR, nkey="UKEY", sig="AAEC")
     [question] = bench.questions
     assert question == AuthenticateKey(client.connection, "UKEY", str(client.info["nonce"]).encode(), b"\0\1\2")
-    bench.server.authenticated(client.connection, Verdict.IS_USER, bench.now, user="bob")
+    bench.server.authenticated(client.connection, LoginVerdict.IS_USER, bench.now, user="bob")
     session = client.connection.session
     assert session is not None
     assert session.user == "bob"
     assert bench.connect().info["nonce"] != client.info["nonce"]
 
 
-@pytest.mark.parametrize("verdict", [Verdict.IS_NOT, Verdict.IS_ANONYMOUS])
-def test_who_is_not_let_in_is_told_so(verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", [LoginVerdict.IS_NOT, LoginVerdict.IS_ANONYMOUS])
+def test_who_is_not_let_in_is_told_so(verdict: LoginVerdict) -> None:
     bench = NatsBench()
     client = bench.connect(FAR, user="al")
     bench.server.authenticated(client.connection, verdict, bench.now)

@@ -7,7 +7,7 @@ import pytest
 
 from overlane.errors import ConfigError
 from overlane.network import Endpoint, Security, format_network, parse_network, read_network
-from overlane.network.limits import ROWS
+from overlane.network.sections.limits import ROWS
 from overlane.pubsub.access import Rule
 from overlane.pubsub.limits import EXPIRY_S_NEVER, NONE, Limits
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from overlane.cli.main import run
 from overlane.core.flows.cut_through import CutThrough
-from overlane.core.routing.forwarding import Forwarding
-from overlane.core.routing.signalling import RouteEntry
+from overlane.core.routing.forwarding.forwarding import Forwarding
+from overlane.core.routing.signalling.route_establishment import RouteEntry
 from overlane.core.wire.control_messages import Receipt
-from overlane.core.wire.frame_codec import Confirmation
+from overlane.core.wire.route_answers import Answer
 
 SIGN = Path(sys.argv.pop(1))
 
@@ -38,7 +38,7 @@ def lose_receipt(self: Forwarding, receipt: Receipt) -> None:
         post(self, receipt)
 
 
-def lose_confirmation(self: Forwarding, entry: RouteEntry, told: Confirmation) -> None:
+def lose_confirmation(self: Forwarding, entry: RouteEntry, told: Answer) -> None:
     if entry.message.brokers[told.destination] == self._me or not SIGN.exists():
         confirm(self, entry, told)
 

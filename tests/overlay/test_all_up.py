@@ -2,11 +2,13 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
-from overlays import Member, RealOverlay, all_up
+from overlays import Member, RealOverlay, Up, all_up
+from waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +46,23 @@ def test_all_brokers_of_a_file_are_shown_when_they_are_linked_and_end_with_ctrl_
         assert up.process.wait(30) == 0
         assert not any(map(is_there, processes))
         assert "Traceback" not in up.log.read_text()
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.2, 0.5, 0.8])
+def test_sigterm_while_brokers_start_ends_all_without_a_traceback_and_without_ready(
+    tmp_path: Path, after_s: float
+) -> None:
+    net = RealOverlay(tmp_path, {"a-b": 'latency = "1ms"'})
+    up = Up(net.file, tmp_path)
+    children = Path(f"/proc/{up.process.pid}/task/{up.process.pid}/children")
+    started = eventually(lambda: children.read_text().split(), "brokers")
+    time.sleep(after_s)  # a moment of their start: which one, does not matter
+    up.process.terminate()
+    assert up.process.wait(30) == 0
+    said = up.log.read_text()
+    assert "Traceback" not in said
+    assert said.split("stopping\n")[1:] == [""]
+    assert not any(is_there(int(process)) for process in started)
 
 
 def test_a_broker_that_is_killed_is_there_again_with_its_links(tmp_path: Path) -> None:

@@ -111,6 +111,8 @@ def test_a_subscriber_is_admitted_with_a_bound_and_gets_messages_over_the_reserv
         reserved = int(told["overlane-reserved"])
         assert reserved >= 100_000
         # The same on every link of the path, and no other.
+        shares = {one["peer"]: one["reserved"] for one in net["a"].ask("/links")["items"]}  # type: ignore[index]
+        assert shares == {"b": pytest.approx(reserved / 1_250_000), "d": 0.0}
         assert [_promised(net, *link) for link in (("a", "b"), ("b", "c"), ("a", "d"))] == [reserved, reserved, 0]
         writer.paho.publish("plant/video", b"frame", 1)
         assert reader.heard.get(timeout=PATIENCE_S) == ("plant/video", b"frame")
@@ -125,12 +127,12 @@ def test_who_does_not_fit_the_short_path_takes_the_other_and_who_fits_none_is_to
         assert first.ask("plant/large", LARGE)[0] == 1
         assert _promised(net, "a", "b") > 600_000
         # Over a-b there is no room for a latency that needs much; d is no way to b but over c.
-        code, told = second.ask("plant/video", {**VIDEO, "overlane-latency": "62ms"})
+        code, told = second.ask("plant/video", {**VIDEO, "overlane-latency": "15ms"})
         assert code == 0x97, told
         assert "overlane-nearest-latency" in told
         assert "plant/video" in told["reason"]
         # Who accepts less is given it, and told.
-        less = {"overlane-latency": "62ms", "overlane-class-min": "best-effort"}
+        less = {"overlane-latency": "15ms", "overlane-class-min": "best-effort"}
         code, told = second.ask("plant/video", {**VIDEO, **less})
         assert code == 1
         assert told["overlane-class"] in ("controlled-load", "best-effort")

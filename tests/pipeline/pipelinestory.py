@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from overlane.pipeline.output_directory import OutputDirectory, Run
 from overlane.pipeline.runner import Progress, run
 from overlane.pipeline.samples.sample import START_S, write_sample
-from overlane.pipeline.settings import Settings
+from overlane.pipeline.settings import PipelineSettings
 from overlane.pipeline.units import HOUR_S
 from sparks import pipeline, the_spark, unmarked
 
@@ -44,7 +44,7 @@ class Story:
         self.told_before_death = self._die()
         self.latest_after_death = OutputDirectory(self.out).latest()
         self.progress: list[Progress] = []
-        settings = Settings(str(self.lake))
+        settings = PipelineSettings(str(self.lake))
         self.first = run(the_spark(), settings, self.out, self.progress.append)[0]
         self.first_raw = raw_files(self.first)
         self.first_files = rows(self.first, "lake_files")

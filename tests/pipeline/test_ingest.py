@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from overlane.pipeline.ingest import AHEAD_NS, read_file
-from overlane.telemetry.rows import Delivery, LinkSample, TopicRate
+from overlane.telemetry.rows import DeliveryRow, LinkSample, TopicRate
 from overlane.telemetry.schema import SCHEMAS, record_batch
 
 NOW_NS = 1_700_000_000_000_000_000
@@ -103,8 +103,8 @@ def test_a_row_that_a_file_has_twice_counts_once() -> None:
 
 
 def test_deliveries_are_repeated_only_if_all_of_them_is_the_same() -> None:
-    def delivery(path: tuple[str, ...], age_ns: int = 5) -> Delivery:
-        return Delivery(NOW_NS, "alarms", "a", age_ns, 9, True, False, "single", 10, 2, path, 1)
+    def delivery(path: tuple[str, ...], age_ns: int = 5) -> DeliveryRow:
+        return DeliveryRow(NOW_NS, "alarms", "a", age_ns, 9, True, False, "single", 10, 2, path, 1)
 
     rows = [delivery(("a", "b")), delivery(("a", "c")), delivery(("a", "b"), 6), delivery(("a", "c"))]
     given = pa.Table.from_batches([record_batch("deliveries", "b", 1, rows)])

@@ -1,6 +1,8 @@
-"""The same pipeline here, on a standalone cluster and through Spark Connect: the same tables, row for row.
+"""The same pipeline here and on a standalone cluster, through Spark Connect: the same tables, row for row.
 
-Here they were made in two runs, the second of which read only what was new; there they are made in one.
+Here they were made in two runs, the second of which read only what was new; there they are made in one. One run serves
+both: its Connect server is the driver, and its executors are those of the cluster. A whole run costs too much for two;
+that a driver of the command's own finds the cluster, and the executors its Python, is shown by a single table.
 """
 
 import json
@@ -9,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +29,19 @@ pytestmark = [GROUP, pytest.mark.slow]
 
 SPARK = Path(pyspark.__file__).parent
 WAIT_S = 300
+INGESTED = "events"
 JAVA = SMALL_RUN_CONF["spark.driver.extraJavaOptions"]
-HERE = "here"
-ELSEWHERE = ("cluster", "connect")
+
+
+@dataclass(frozen=True)
+class Made:
+    here: Path
+    there: Path
+    executors: list[Path]
+    """Where each worker has kept what its executors said."""
+    ingested: dict[str, int]
+    """Rows of each file that executors have ingested for a driver of the process's own, on the same cluster."""
+    expected: dict[str, int]
 
 
 @contextmanager
@@ -57,15 +70,21 @@ def started(log: Path, ready: str, *command: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Where the tables are, by where they were made."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     story, path = the_story(), tmp_path_factory.mktemp("clusters")
     with ExitStack() as stack:
         master = _cluster(stack, path)
-        _run(story.lake, path / "cluster", "--master", master, "--conf", "spark.executor.memory=800m")
-    with ExitStack() as stack:
-        _run(story.lake, path / "connect", "--remote", _connect_server(stack, path))
-    return {HERE: story.second.tables} | {name: path / name / "latest" / "tables" for name in ELSEWHERE}
+        with ExitStack() as serving:
+            server = _connect_server(serving, path, master)
+            said_by(pipeline("run", "--lake", str(story.lake), "--out", str(path / "out"), "--remote", server))
+        executors = sorted(path.glob("work*/app-*/*/stderr"))
+        own_driver = [sys.executable, str(Path(__file__).with_name("cluster_ingest.py"))]
+        ingested = json.loads(said_by([*own_driver, master, f"file://{story.lake}", INGESTED]))
+    expected = {
+        str(file.relative_to(story.lake / INGESTED)): pq.read_metadata(file).num_rows
+        for file in (story.lake / INGESTED).rglob("*.parquet")
+    }
+    return Made(story.second.tables, path / "out" / "latest" / "tables", executors, ingested, expected)
 
 
 def _cluster(stack: ExitStack, path: Path) -> str:
@@ -81,8 +100,11 @@ def _cluster(stack: ExitStack, path: Path) -> str:
     return master
 
 
-def _connect_server(stack: ExitStack, path: Path) -> str:
+def _connect_server(stack: ExitStack, path: Path, master: str) -> str:
     conf = (
+        "spark.executor.memory=800m",
+        f"spark.executor.extraJavaOptions={JAVA}",
+        "spark.driver.host=127.0.0.1",
         "spark.connect.grpc.binding.address=127.0.0.1",
         "spark.connect.grpc.binding.port=0",
         "spark.ui.enabled=false",
@@ -90,16 +112,16 @@ def _connect_server(stack: ExitStack, path: Path) -> str:
     )
     settings = [word for each in conf for word in ("--conf", each)]
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"
-    submit = (str(SPARK / "bin" / "spark-submit"), "--master", "local[2]", *settings)
+    submit = (str(SPARK / "bin" / "spark-submit"), "--master", master, *settings)
     ready = r"Spark Connect server started at: \S+:(\d+)"
     port = stack.enter_context(started(path / "connect.log", ready, *submit, "--class", server, "spark-internal"))
     return f"sc://127.0.0.1:{port}"
 
 
-def _run(lake: Path, out: Path, *where: str) -> None:
-    command = pipeline("run", "--json", "--lake", str(lake), "--out", str(out), *where)
+def said_by(command: list[str]) -> str:
     done = subprocess.run(command, env=unmarked(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def rows(path: Path) -> list[tuple[Any, ...]]:
@@ -117,10 +139,18 @@ def _order(row: tuple[Any, ...]) -> str:
     return str([f"{value:.6g}" if isinstance(value, float) else value for value in row if not isinstance(value, list)])
 
 
-@pytest.mark.parametrize("where", ELSEWHERE)
+def test_both_workers_have_computed(made: Made) -> None:
+    assert {path.parents[2].name for path in made.executors} == {"work1", "work2"}
+
+
+def test_executors_of_a_cluster_compute_for_a_driver_of_the_process_s_own_too(made: Made) -> None:
+    assert made.expected
+    assert made.ingested == made.expected
+
+
 @pytest.mark.parametrize("table", sorted(TABLES))
-def test_the_same_tables_come_out_wherever_the_pipeline_runs(tables: dict[str, Path], table: str, where: str) -> None:
-    here, there = rows(tables[HERE] / table), rows(tables[where] / table)
+def test_the_same_tables_come_out_wherever_the_pipeline_runs(made: Made, table: str) -> None:
+    here, there = rows(made.here / table), rows(made.there / table)
     assert len(here) == len(there)
     for one, two in zip(here, there, strict=True):
         assert len(one) == len(two)

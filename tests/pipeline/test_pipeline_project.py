@@ -10,7 +10,7 @@ from pyspark.pipelines.cli import load_pipeline_spec
 import overlane.pipeline
 from overlane.errors import ConfigError
 from overlane.pipeline.session import SESSION_CONF
-from overlane.pipeline.settings import Settings, read_settings
+from overlane.pipeline.settings import PipelineSettings, read_settings
 from overlane.pipeline.small_runs import SMALL_RUN_CONF
 from sparks import PARTS, need_java, unmarked
 
@@ -20,7 +20,7 @@ SPEC = PROJECT / "spark-pipeline.yml"
 
 def test_configuration_becomes_settings() -> None:
     given = {"lake": "file:///srv/lake", "itemLevels": "2", "capacity": "1e4"}
-    assert read_settings(given.get) == Settings("file:///srv/lake", item_levels=2, capacity=10_000.0)
+    assert read_settings(given.get) == PipelineSettings("file:///srv/lake", item_levels=2, capacity=10_000.0)
 
 
 def test_everything_wrong_in_a_configuration_is_told_at_once() -> None:

@@ -4,8 +4,6 @@ How near to the truth it has to come is what docs/pipeline.md says of samples.
 """
 
 import math
-import subprocess
-import sys
 from itertools import pairwise
 from typing import Any
 
@@ -279,6 +277,7 @@ def _worst(story: Story, hour_s: int) -> dict[str, Any]:
 
 
 def test_plans_can_be_made_of_the_tables(story: Story) -> None:
+    """That the commands solve them is in `test_pipeline_lessons`."""
     assert {path.name for path in story.second.plans.iterdir()} == {
         "allocate.json",
         "brokers.json",
@@ -286,10 +285,6 @@ def test_plans_can_be_made_of_the_tables(story: Story) -> None:
         "channels.json",
         "paths.json",
     }
-    for kind in ("allocate", "paths", "channels"):
-        command = [sys.executable, "-m", "overlane", "plan", kind, str(story.second.plans / f"{kind}.json"), "--json"]
-        done = subprocess.run(command, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr
 
 
 def test_there_is_a_policy_for_every_single_and_double_failure(story: Story) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from overlane.pipeline.analysis import live_compliance
 from overlane.pipeline.small_runs import SMALL_RUN_CONF
-from overlane.telemetry.rows import Delivery
+from overlane.telemetry.rows import DeliveryRow
 from overlane.telemetry.schema import record_batch
 from sparks import PARTS, need_java, pipeline, the_spark, unmarked
 from watched import Caller, WatchedBroker, let_in
@@ -30,13 +30,13 @@ TARGET = 0.95
 TOPIC = "ops/alerts"
 
 
-def delivered(topic: str, at_s: float, in_time: bool) -> Delivery:
+def delivered(topic: str, at_s: float, in_time: bool) -> DeliveryRow:
     at_ns = int((MINUTE_S + at_s) * SECOND_NS)
     age_ns = 30_000_000 if in_time else 90_000_000
-    return Delivery(at_ns, topic, "west", age_ns, 60_000_000, in_time, False, "adaptive", 64, 1, ("west", "here"), 1)
+    return DeliveryRow(at_ns, topic, "west", age_ns, 60_000_000, in_time, False, "adaptive", 64, 1, ("west", "here"), 1)
 
 
-def write(lake: Path, number: int, rows: list[Delivery]) -> None:
+def write(lake: Path, number: int, rows: list[DeliveryRow]) -> None:
     """As brokers do: under another name first."""
     day = lake / "deliveries" / "date=2026-09-21"
     day.mkdir(parents=True, exist_ok=True)

@@ -12,11 +12,11 @@ from overlane.pipeline.flows import FLOWS, RAW, Flow
 from overlane.pipeline.output_directory import OutputDirectory, Run
 from overlane.pipeline.run_state import RAW_FORMAT, TABLES_FORMAT, RunState, settings_key
 from overlane.pipeline.schemas import TABLES
-from overlane.pipeline.settings import Settings
+from overlane.pipeline.settings import PipelineSettings
 
 NINE = 1_767_603_600
 HOUR_S = 3_600
-SETTINGS = Settings("file:///lake")
+SETTINGS = PipelineSettings("file:///lake")
 OF = {flow.name: flow for flow in FLOWS}
 NO_SPARK: Any = None
 TEN, ELEVEN = NINE + HOUR_S, NINE + 2 * HOUR_S
@@ -51,7 +51,7 @@ def out(tmp_path: Path) -> OutputDirectory:
     return output
 
 
-def next_state(out: OutputDirectory, settings: Settings = SETTINGS) -> RunState:
+def next_state(out: OutputDirectory, settings: PipelineSettings = SETTINGS) -> RunState:
     state = RunState(NO_SPARK, settings, out.begin(), out.latest())
     state.take_over_raw()
     return state
@@ -76,7 +76,7 @@ def test_without_new_rows_everything_is_taken_over_unless_settings_differ(out: O
     assert state.take_over(OF["alive"], state.hours_of(OF["alive"]))
     assert state.take_over(OF["channels"], None)
     assert names(state.this, "channels") == ["0-0001-0.parquet"]
-    other = next_state(out, Settings("file:///lake", channels=3))
+    other = next_state(out, PipelineSettings("file:///lake", channels=3))
     assert other.take_over(OF["alive"], set()), "hours do not depend on settings"
     assert not other.take_over(OF["channels"], None)
 

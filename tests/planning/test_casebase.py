@@ -9,8 +9,8 @@ from allocation_cases import random_problem
 from overlane.planning.allocation import BrokerCapacity, Item, Problem
 from overlane.planning.case_base import (
     Case,
+    CasePolicy,
     NormalPlan,
-    Policy,
     failure_cases,
     low_load_cases,
     normal_plan,
@@ -25,7 +25,7 @@ def small_plan() -> NormalPlan:
     return normal_plan(random_problem(11, 14, 5, use=0.4, risk_max=0.05), None)
 
 
-def check_policy(plan: NormalPlan, policy: Policy) -> None:
+def check_policy(plan: NormalPlan, policy: CasePolicy) -> None:
     missing = {*policy.failed, *policy.off}
     alive = {broker.name for broker in plan.problem.brokers} - missing
     assert set(policy.primary.values()) | set(policy.mirror.values()) <= alive

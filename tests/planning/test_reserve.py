@@ -12,7 +12,7 @@ from overlane.planning.reserve import (
     PathTerms,
     Profile,
     Reservation,
-    Subscription,
+    ReservedSubscription,
     TokenBucket,
     TSpec,
     delay_bound_s,
@@ -28,7 +28,7 @@ PATH = PathTerms(c_tot_bytes=3000, d_tot_s=0.02)
 
 
 def test_the_classes_follow_what_publisher_and_subscriber_say() -> None:
-    asking, in_time = Subscription(PERIODIC), Subscription(PERIODIC, latency_s=0.5)
+    asking, in_time = ReservedSubscription(PERIODIC), ReservedSubscription(PERIODIC, latency_s=0.5)
     classes = {
         "nothing said": reserve(None, None, PATH).service,
         "only published": reserve(PERIODIC, None, PATH).service,
@@ -45,23 +45,23 @@ def test_the_classes_follow_what_publisher_and_subscriber_say() -> None:
 
 def test_only_a_latency_makes_a_rate_and_only_a_profile_makes_a_tspec() -> None:
     assert reserve(None, None, None) == Reservation("best-effort", None, None, None)
-    assert reserve(Profile(), Subscription(), None) == Reservation("best-effort", None, None, None)
+    assert reserve(Profile(), ReservedSubscription(), None) == Reservation("best-effort", None, None, None)
     assert reserve(PERIODIC, None, None) == Reservation("best-effort", STEADY, None, None)
-    assert reserve(PERIODIC, Subscription(PERIODIC), None) == Reservation("controlled-load", STEADY, None, None)
+    assert reserve(PERIODIC, ReservedSubscription(PERIODIC), None) == Reservation("controlled-load", STEADY, None, None)
 
 
 @pytest.mark.parametrize(
     ("publisher", "subscriber", "found"),
     [
-        (None, Subscription(PERIODIC), "subscriber QoS without publisher QoS"),
-        (None, Subscription(PERIODIC, 0.5), "subscriber QoS without publisher QoS (and a latency)"),
-        (None, Subscription(latency_s=0.5), "latency without size and rate"),
-        (PERIODIC, Subscription(latency_s=0.5), "latency without size and rate"),
-        (PERIODIC, Subscription(Profile(size=999, period_s=1)), "at most 999 bytes"),
+        (None, ReservedSubscription(PERIODIC), "subscriber QoS without publisher QoS"),
+        (None, ReservedSubscription(PERIODIC, 0.5), "subscriber QoS without publisher QoS (and a latency)"),
+        (None, ReservedSubscription(latency_s=0.5), "latency without size and rate"),
+        (PERIODIC, ReservedSubscription(latency_s=0.5), "latency without size and rate"),
+        (PERIODIC, ReservedSubscription(Profile(size=999, period_s=1)), "at most 999 bytes"),
     ],
 )
 def test_combinations_that_make_no_sense_are_refused_by_name(
-    publisher: Profile | None, subscriber: Subscription, found: str
+    publisher: Profile | None, subscriber: ReservedSubscription, found: str
 ) -> None:
     with pytest.raises(BadProblem) as refused:
         reserve(publisher, subscriber, PATH)
@@ -199,5 +199,5 @@ def test_a_latency_out_of_reach_is_refused_with_what_could_be_had(latency_s: flo
 )
 def test_a_bad_path_is_refused_with_its_field(path: PathTerms | None, slack_s: float, field: str) -> None:
     with pytest.raises(BadProblem) as refused:
-        reserve(PERIODIC, Subscription(PERIODIC, 0.5), path, slack_s)
+        reserve(PERIODIC, ReservedSubscription(PERIODIC, 0.5), path, slack_s)
     assert refused.value.field_name == field

@@ -11,12 +11,12 @@ from overlane.core.events import Effect, Erase, Save
 from overlane.core.records import Record
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.pubsub.cluster.uplink import Alone, Uplink
-from overlane.pubsub.consumer import Ending, Peer
+from overlane.pubsub.contract.consumer import Ending, Peer
 from overlane.pubsub.delivery.window import Entry
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.message import Message
 from overlane.pubsub.properties import Properties
-from overlane.pubsub.publishing import Accepted
+from overlane.pubsub.publishing.accepted import Accepted
 from overlane.pubsub.service import PubSub
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.sessions.wills import Will
@@ -181,7 +181,7 @@ class Service:
 
     def end_turn(self) -> None:
         """The records are on disk at once."""
-        for effect in self.pubsub.take_effects():
+        for effect in self.pubsub.take_records():
             self._write(effect)
         self.pubsub.durable(self.pubsub.state.turn - 1, self.now)
 

@@ -7,8 +7,8 @@ from itertools import permutations
 from random import Random
 
 from overlane.core.units import MS, NEVER, Nanos
-from overlane.pubsub.sessions.domain import Domain, DomainPeer, Held, Holding
-from overlane.pubsub.sessions.lookup import Found, SessionLookup
+from overlane.pubsub.sessions.domain import Domain, DomainPeer, HeldSession, Holding
+from overlane.pubsub.sessions.lookup import Found, Send, SessionLookup
 from overlane.pubsub.timers import Timers
 
 
@@ -35,9 +35,9 @@ class Sessions:
     def __init__(self) -> None:
         self.all: dict[str, Kept] = {}
 
-    def held(self, client_id: str, now: Nanos) -> Held:  # noqa: ARG002
+    def held(self, client_id: str, now: Nanos) -> HeldSession:  # noqa: ARG002
         kept = self.all.get(client_id)
-        return Held() if kept is None else Held(kept.holding, kept.claimed_ns)
+        return HeldSession() if kept is None else HeldSession(kept.holding, kept.claimed_ns)
 
     def give_up(self, client_id: str, until_ns: Nanos, now: Nanos) -> None:  # noqa: ARG002
         kept = self.all.get(client_id)
@@ -65,10 +65,13 @@ class Broker:
     lookup: SessionLookup = field(init=False)
     found: deque[Found] = field(default_factory=deque)
     is_up: bool = True
+    send: Send = lambda *_: False
 
     def __post_init__(self) -> None:
-        self.lookup = SessionLookup(self.name, self.sessions, self.timers)
-        self.lookup.on_found = self.found.append
+        self.lookup = SessionLookup(self.name, self.sessions, self.timers, self._send, self.found.append)
+
+    def _send(self, peer: str, body: bytes, now: Nanos) -> bool:
+        return self.send(peer, body, now)
 
 
 class World:
@@ -90,7 +93,7 @@ class World:
             self.wires[broker.name, peer].append(body)
             return True
 
-        broker.lookup.send = send
+        broker.send = send
         broker.lookup.follow(self.domain_of(broker.name), self.now)
 
     def domain_of(self, name: str) -> Domain:

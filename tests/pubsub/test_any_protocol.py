@@ -12,12 +12,12 @@ from overlane.core.units import SECOND, Nanos
 from overlane.pubsub.access import Access, Rule
 from overlane.pubsub.cluster.cluster import Cluster
 from overlane.pubsub.cluster.uplink import Alone
-from overlane.pubsub.consumer import Ending
+from overlane.pubsub.contract.consumer import Ending
+from overlane.pubsub.contract.refused import PublicationRefused, RequestFault, SubscriptionNotGranted
 from overlane.pubsub.delivery.confirmations import UnexpectedConfirmation
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.message import Message
 from overlane.pubsub.properties import Properties
-from overlane.pubsub.refused import Fault, PublishRefused, SubscribeRefused
 from overlane.pubsub.sessions.wills import Will
 from overlane.pubsub.state import Settings
 from overlane.pubsub.streams.log import Scope
@@ -201,22 +201,22 @@ def test_refusals_are_faults_that_each_protocol_maps_to_its_own_codes(service: S
     rule = Rule(user="anonymous", publish=("open/#",), subscribe=("open/#",))
     service.pubsub.reconfigure(Settings(access=Access((rule,))))
     client = service.connect("client")
-    with pytest.raises(PublishRefused) as refused:
+    with pytest.raises(PublicationRefused) as refused:
         client.publish("closed", b"x", qos=1, identifier=1)
-    assert refused.value.fault is Fault.NOT_ALLOWED
-    with pytest.raises(PublishRefused) as refused:
+    assert refused.value.fault is RequestFault.NOT_ALLOWED
+    with pytest.raises(PublicationRefused) as refused:
         client.publish("open/1", b"x", properties=Properties(user_properties=(("overlane-deadline", "soon"),)))
-    assert refused.value.fault is Fault.INVALID_OVERRIDE
-    for name, fault in (("closed", Fault.NOT_ALLOWED), ("open/#/x", Fault.INVALID_TOPIC)):
-        with pytest.raises(SubscribeRefused) as not_granted:
+    assert refused.value.fault is RequestFault.INVALID_OVERRIDE
+    for name, fault in (("closed", RequestFault.NOT_ALLOWED), ("open/#/x", RequestFault.INVALID_TOPIC)):
+        with pytest.raises(SubscriptionNotGranted) as not_granted:
             client.subscribe(name)
         assert not_granted.value.fault is fault
     service.pubsub.store_is_failing(True)
     kept = service.connect("kept")
     kept.its.expiry_s = 60
-    with pytest.raises(SubscribeRefused) as not_granted:
+    with pytest.raises(SubscriptionNotGranted) as not_granted:
         kept.subscribe("open/1", qos=1)
-    assert not_granted.value.fault is Fault.NO_ROOM
+    assert not_granted.value.fault is RequestFault.NO_ROOM
 
 
 class Far(Alone):

@@ -9,10 +9,10 @@ from overlane.core.units import NEVER, SECOND
 from overlane.mqtt import runs
 from overlane.mqtt.codec import codec5, writing
 from overlane.mqtt.connection import Connection
-from overlane.mqtt.server import Server
+from overlane.mqtt.server import MqttServer
 from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
 from overlane.pubsub.cluster.uplink import Alone
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
 from overlane.pubsub.properties import Properties
 from overlane.pubsub.state import Settings
 from overlane.pubsub.streams.log import Scope
@@ -24,7 +24,7 @@ class Mixed(Service):
     def __init__(self) -> None:
         self.now = SECOND
         self.records = {}
-        self.server = Server("here", Settings(), Alone(), lambda: "fresh", (), self.now)
+        self.server = MqttServer("here", Settings(), Alone(), lambda: "fresh", (), self.now)
         self.pubsub = self.server.pubsub
         self.end_turn()
 

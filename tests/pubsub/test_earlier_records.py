@@ -13,7 +13,7 @@ from inmemory import Service, Taken
 from overlane.core.records import Record, Registry, upgrade
 from overlane.core.units import MS, SECOND
 from overlane.pubsub.record_kinds import KINDS
-from overlane.pubsub.streams.writers import Note, Outcome
+from overlane.pubsub.streams.writers import BatchOutcome, Note
 
 RECORDS = Path(__file__).parent / "records-before-pubsub.jsonl"
 
@@ -77,7 +77,7 @@ def test_streams_and_writers_go_on_where_they_were() -> None:
     assert [(one.topic, one.payload) for _, one in found] == [("t/3", b"three"), ("t/4", b"four")]
     assert following == 2
     again = service.pubsub.writers.write("batches", None, 4, 0, [Note("t/4", b"four", 1, False)], service.now)
-    assert again == Outcome(1)
+    assert again == BatchOutcome(1)
     assert service.pubsub.streams.get("log") is log
     assert log.next == 2
 
@@ -86,6 +86,6 @@ def test_what_was_accepted_before_is_known_to_deduplication() -> None:
     service = earlier()
     session = service.pubsub.state.sessions["writer"]
     assert session.deduplication.is_promised
-    service.pubsub.state.effects += session.deduplication.begin("run-1", 10, 0)
+    service.pubsub.state.batch.extend(session.deduplication.begin("run-1", 10, 0))
     assert service.pubsub.publishing.is_duplicate(session, 1, 301, is_repeated=True)
     assert not service.pubsub.publishing.is_duplicate(session, 1, 2, is_repeated=True)

@@ -1,12 +1,23 @@
 """Where a session of a domain is found, and that there is one."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 from lookup_world import Client, World
 
 from overlane.core.units import MS
-from overlane.pubsub.sessions.domain import Answer, Ask, Discard, Domain, DomainPeer, Held, Holding, decode, encode
+from overlane.pubsub.sessions.domain import (
+    Answer,
+    Ask,
+    Discard,
+    Domain,
+    DomainPeer,
+    HeldSession,
+    Holding,
+    decode,
+    encode,
+)
 from overlane.pubsub.sessions.lookup import LOOKUP_WITHIN, Found, SessionLookup
 from overlane.pubsub.timers import Timers
 
@@ -114,6 +125,23 @@ def test_who_has_its_session_here_needs_no_answer() -> None:
     assert connected(world, "a").at == "a"
 
 
+def test_a_broker_that_has_just_gone_on_resumes_its_sessions_before_others_are_linked() -> None:
+    world = World()
+    connected(world, "a")
+    world.leave("a")
+    world.break_link("a", "b")
+    fresh, later = world.connect("a", "fresh"), world.connect("a")
+    world.settle(LOOKUP_WITHIN // 2)
+    world.brokers["a"].lookup.follow(replace(world.domain_of("a"), continued_until_ns=world.now + MS), world.now)
+    world.settle(0)
+    assert (fresh.at, later.at) == (None, "a")  # who has no session here may have one at the other
+    world.leave("a")
+    world.settle(MS)
+    again = world.connect("a")
+    world.settle(0)
+    assert again.at is None  # it has gone on for a while
+
+
 def test_a_clean_start_does_not_wait_for_a_broker_that_is_not_linked() -> None:
     world = World()
     world.break_link("a", "b")
@@ -163,8 +191,8 @@ def test_a_broker_of_another_domain_is_not_answered_and_discards_nothing() -> No
         said.append(body)
         return True
 
-    world.brokers["b"].lookup.send = send
-    for message in (Ask(1, "x", True), Ask(2, "x", False), Discard("x", 1 << 62), Answer(1, Held(Holding.KEPT))):
+    world.brokers["b"].send = send
+    for message in (Ask(1, "x", True), Ask(2, "x", False), Discard("x", 1 << 62), Answer(1, HeldSession(Holding.KEPT))):
         world.brokers["b"].lookup.heard("z", encode(message), world.now)
     assert (said, world.holders()) == ([], "b")
 
@@ -179,7 +207,7 @@ def test_what_is_no_message_changes_nothing(body: bytes) -> None:
 
 def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     world = World()
-    world.brokers["a"].lookup.heard("b", encode(Answer(7, Held(Holding.KEPT, 5))), world.now)
+    world.brokers["a"].lookup.heard("b", encode(Answer(7, HeldSession(Holding.KEPT, 5))), world.now)
     assert not world.brokers["a"].found
 
 
@@ -230,16 +258,15 @@ def test_a_session_that_never_expires_is_told_as_such(holding: Holding) -> None:
     found: list[Found] = []
 
     class NoSessions:
-        def held(self, *_: object) -> Held:
-            return Held()
+        def held(self, *_: object) -> HeldSession:
+            return HeldSession()
 
         def give_up(self, *_: object) -> None: ...
 
-    lookup = SessionLookup("a", NoSessions(), Timers())
-    lookup.on_found, lookup.send = found.append, lambda *_: True
+    lookup = SessionLookup("a", NoSessions(), Timers(), lambda *_: True, found.append)
     lookup.follow(Domain({}, (DomainPeer("b"),)), 0)
     lookup.begin("key", "x", False, 0)
-    lookup.heard("b", encode(Answer(1, Held(holding, 5))), 0)
+    lookup.heard("b", encode(Answer(1, HeldSession(holding, 5))), 0)
     assert found == [Found("key", "b", holding is Holding.FOR_EVER)]
 
 

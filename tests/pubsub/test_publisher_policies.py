@@ -17,8 +17,14 @@ from overlane.pubsub.policies.policy import (
     read_policy_request,
     stamps,
 )
-from overlane.pubsub.policies.topic_publishers import KEPT_MAX, PUBLISHERS_MAX, Change, Outcome, TopicPublishers
-from overlane.pubsub.qos_override import BadOverride
+from overlane.pubsub.policies.topic_publishers import (
+    KEPT_MAX,
+    PUBLISHERS_MAX,
+    PublisherChange,
+    PublisherOutcome,
+    TopicPublishers,
+)
+from overlane.pubsub.publishing.qos_override import BadOverride
 
 LEASE = 2 * SECOND
 EXCLUSIVE = Policy(LEASE, NEVER, is_exclusive=True)
@@ -32,15 +38,15 @@ class Topic:
         self.policy = policy
         self.strength = strength
 
-    def publish(self, name: str, body: str, at_s: float) -> tuple[list[str], list[Change]]:
+    def publish(self, name: str, body: str, at_s: float) -> tuple[list[str], list[PublisherChange]]:
         offer = Offer(name, *self.policy[:2], self.strength.get(name, 0), self.policy.is_exclusive)
         return self._shown(self.machine.heard(offer, Message("t", body.encode()), _ns(at_s)))
 
-    def wait(self, until_s: float) -> tuple[list[str], list[Change]]:
+    def wait(self, until_s: float) -> tuple[list[str], list[PublisherChange]]:
         return self._shown(self.machine.expire(_ns(until_s)))
 
     @staticmethod
-    def _shown(outcome: Outcome) -> tuple[list[str], list[Change]]:
+    def _shown(outcome: PublisherOutcome) -> tuple[list[str], list[PublisherChange]]:
         return [message.payload.decode() for message in outcome.deliver], list(outcome.changes)
 
 
@@ -50,13 +56,13 @@ def _ns(seconds: float) -> Nanos:
 
 def test_a_publisher_that_is_silent_for_its_lease_is_lost_and_alive_again_when_it_publishes() -> None:
     topic = Topic(Policy(LEASE))
-    assert topic.publish("a", "1", 0) == (["1"], [Change("alive", "a")])
+    assert topic.publish("a", "1", 0) == (["1"], [PublisherChange("alive", "a")])
     assert topic.publish("a", "2", 1.5) == (["2"], [])
     assert topic.wait(3.4) == ([], [])
     assert topic.machine.next_deadline() == _ns(3.5)
-    assert topic.wait(3.5) == ([], [Change("lost", "a")])
+    assert topic.wait(3.5) == ([], [PublisherChange("lost", "a")])
     assert (topic.wait(9), topic.machine.next_deadline()) == (([], []), NEVER)
-    assert topic.publish("a", "3", 10) == (["3"], [Change("alive", "a")])
+    assert topic.publish("a", "3", 10) == (["3"], [PublisherChange("alive", "a")])
 
 
 def test_only_the_strongest_is_delivered_and_a_stronger_one_takes_over_at_once() -> None:
@@ -79,11 +85,11 @@ def test_when_the_owner_is_lost_nothing_that_its_successor_has_published_since_i
     topic.publish("weak", "w1", 1.1)
     topic.publish("middle", "m2", 1.9)
     topic.publish("weak", "w2", 2.0)
-    assert topic.wait(2.5) == (["m1", "m2"], [Change("lost", "strong")])
+    assert topic.wait(2.5) == (["m1", "m2"], [PublisherChange("lost", "strong")])
     assert topic.machine.owner == "middle"
-    assert topic.wait(3.9) == (["w1", "w2"], [Change("lost", "middle")])
+    assert topic.wait(3.9) == (["w1", "w2"], [PublisherChange("lost", "middle")])
     assert topic.publish("weak", "w3", 3.95)[0] == ["w3"]
-    assert topic.publish("strong", "s3", 3.96) == (["s3"], [Change("alive", "strong")])
+    assert topic.publish("strong", "s3", 3.96) == (["s3"], [PublisherChange("alive", "strong")])
 
 
 def test_of_equally_strong_publishers_the_one_with_the_smaller_name_owns_the_topic() -> None:
@@ -97,23 +103,26 @@ def test_leases_that_end_while_nobody_looks_count_in_their_order() -> None:
     topic = Topic(weak=1, strong=5)
     topic.publish("strong", "s", 0)
     topic.publish("weak", "w", 1)
-    assert topic.wait(60) == (["w"], [Change("lost", "strong"), Change("lost", "weak")])
+    assert topic.wait(60) == (["w"], [PublisherChange("lost", "strong"), PublisherChange("lost", "weak")])
     assert topic.machine.owner is None
 
 
 def test_missed_periods_are_counted_and_reported_ever_more_rarely() -> None:
     topic = Topic(Policy(NEVER, SECOND))
     topic.publish("a", "1", 0)
-    assert topic.wait(1) == ([], [Change("missed", "a", 1)])
-    assert topic.wait(9) == ([], [Change("missed", "a", 2), Change("missed", "a", 4), Change("missed", "a", 8)])
+    assert topic.wait(1) == ([], [PublisherChange("missed", "a", 1)])
+    assert topic.wait(9) == (
+        [],
+        [PublisherChange("missed", "a", 2), PublisherChange("missed", "a", 4), PublisherChange("missed", "a", 8)],
+    )
     topic.publish("a", "2", 9.5)
-    assert topic.wait(10.5) == ([], [Change("missed", "a", 1)])
+    assert topic.wait(10.5) == ([], [PublisherChange("missed", "a", 1)])
 
 
 def test_one_that_is_lost_misses_nothing_more() -> None:
     topic = Topic(Policy(LEASE, SECOND))
     topic.publish("a", "1", 0)
-    assert topic.wait(60) == ([], [Change("missed", "a", 1), Change("lost", "a")])
+    assert topic.wait(60) == ([], [PublisherChange("missed", "a", 1), PublisherChange("lost", "a")])
 
 
 def test_publishers_and_kept_messages_are_bounded() -> None:

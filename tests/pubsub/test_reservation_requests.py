@@ -6,7 +6,7 @@ from overlane.core.units import MS, SECOND
 from overlane.planning.reserve import Profile, TokenBucket, TSpec
 from overlane.pubsub.reservations.advertisement import Advertisement, read_advertisement
 from overlane.pubsub.reservations.policing import Policer
-from overlane.pubsub.reservations.request import BadRequest, ReservationRequest, link_tspec, read_request
+from overlane.pubsub.reservations.request import BadReservation, ReservationRequest, link_tspec, read_request
 
 SIZE, RATE = ("overlane-size", "1000"), ("overlane-rate", "100")
 
@@ -64,7 +64,7 @@ def test_user_properties_are_a_request(properties: list[tuple[str, str]], expect
     ],
 )
 def test_what_makes_no_sense_is_refused_by_its_name(properties: list[tuple[str, str]], told: str) -> None:
-    with pytest.raises(BadRequest) as refused:
+    with pytest.raises(BadReservation) as refused:
         read_request(properties)
     assert told in str(refused.value)
 
@@ -91,7 +91,7 @@ def test_a_document_is_an_advertisement() -> None:
     ],
 )
 def test_a_document_that_makes_no_sense_is_refused_by_its_field(document: bytes, told: str) -> None:
-    with pytest.raises(BadRequest) as refused:
+    with pytest.raises(BadReservation) as refused:
         read_advertisement("plant/video", document)
     assert told in str(refused.value)
 

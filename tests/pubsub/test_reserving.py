@@ -3,13 +3,15 @@
 
 from dataclasses import dataclass, field
 
+import pytest
+
 from overlane.core.units import SECOND, Nanos
 from overlane.planning.reserve import Profile, TSpec
 from overlane.pubsub.cluster.uplink import Alone
 from overlane.pubsub.reservations.network import Denied, Granted, Interrupted, Listener
-from overlane.pubsub.reservations.request import ReservationRequest
+from overlane.pubsub.reservations.request import BadReservation, ReservationRequest
 from overlane.pubsub.reservations.service import Reservations
-from overlane.pubsub.reservations.verdict import Verdict
+from overlane.pubsub.reservations.verdict import ReservationVerdict
 from overlane.pubsub.timers import Timers
 
 REQUEST = ReservationRequest(Profile(size=1000, period_s=0.1), 0.06, "guaranteed")
@@ -37,6 +39,9 @@ class Network:
     def release(self, request: str, now: Nanos) -> None:
         self.asked.pop(request, None)
 
+    def watch_delay(self, topic_filter: str, bound_s: float | None) -> None:
+        pass
+
 
 @dataclass
 class Announced(Alone):
@@ -55,16 +60,18 @@ class Bench:
     def __init__(self) -> None:
         self.now = 0
         self.uplink, self.timers, self.network = Announced(), Timers(), Network()
-        self.noted: list[tuple[str, str, bool]] = []
-        self.service = Reservations(self.uplink, self.noted, self.timers, lambda: None)
-        self.service.use(self.network)
         self.told: list[tuple[str, bytes]] = []
-        self.service.publish = lambda topic, payload, _now: self.told.append((topic, payload))
-        self.verdicts: list[Verdict] = []
+        self.service = Reservations(
+            self.uplink,
+            self.network,
+            self.timers,
+            lambda: None,
+            lambda topic, payload, _now: self.told.append((topic, payload)),
+        )
+        self.verdicts: list[ReservationVerdict] = []
 
     def hear(self, name: str, is_needed: bool = True, broker: str = "west") -> None:
-        self.noted.append((name, broker, is_needed))
-        self.service.follow(self.now)
+        self.service.interest_changed(name, broker, is_needed, self.now)
 
     def ask(self, request: ReservationRequest = REQUEST, topic_filter: str = "plant/video") -> None:
         self.service.ask(*KEY, topic_filter, request, lambda verdict, _: self.verdicts.append(verdict), self.now)
@@ -87,6 +94,17 @@ def deny(question: str) -> Denied:
     return Denied(question, "a link has not enough rate left", ("a", "b"), 1107.0, 0.2)
 
 
+@pytest.mark.parametrize("tier", ["is_edge", "is_routing"])
+def test_edges_and_routing_brokers_refuse_reservations_and_advertisements_by_name(tier: str) -> None:
+    bench = Bench()
+    setattr(bench.uplink, tier, True)
+    with pytest.raises(BadReservation, match="edges and routing brokers; expected plain brokers"):
+        bench.ask()
+    with pytest.raises(BadReservation, match="edges and routing brokers; expected plain brokers"):
+        bench.service.document("plant/video", b'{"size": 1000, "period": "10ms"}', "client", False, 0)
+    assert (bench.network.asked, bench.network.offered, bench.uplink.names) == ({}, {}, set())
+
+
 def test_a_subscriber_is_told_when_every_link_has_granted_it() -> None:
     bench = Bench()
     bench.hear("$advertise/plant/video")
@@ -95,7 +113,7 @@ def test_a_subscriber_is_told_when_every_link_has_granted_it() -> None:
     assert bench.uplink.names == {"$reserve/plant/video"}
     assert list(bench.network.asked.values()) == [("plant/video", 0.06)]
     bench.answer(grant)
-    assert bench.verdicts == [Verdict("guaranteed", 25_000, 0.055)]
+    assert bench.verdicts == [ReservationVerdict("guaranteed", 25_000, 0.055)]
     bench.service.release(*KEY, bench.now)
     assert not bench.network.asked
     assert not bench.uplink.names
@@ -145,7 +163,7 @@ def test_without_an_advertisement_a_subscriber_waits_two_seconds() -> None:
     bench.wait(2 * SECOND - 1)
     assert bench.verdicts == []
     bench.wait(1)
-    assert bench.verdicts == [Verdict(None, reason="no publisher advertises this topic")]
+    assert bench.verdicts == [ReservationVerdict(None, reason="no publisher advertises this topic")]
 
 
 def test_an_advertisement_that_comes_in_time_is_asked_for() -> None:
@@ -168,14 +186,14 @@ def test_a_wildcard_asks_for_everything_that_is_advertised_below_it() -> None:
     bench.network.listener(grant(first), 0)
     assert bench.verdicts == []
     bench.network.listener(grant(second), 0)
-    assert bench.verdicts == [Verdict("guaranteed", 50_000, 0.055)]
+    assert bench.verdicts == [ReservationVerdict("guaranteed", 50_000, 0.055)]
 
 
 def test_what_is_advertised_here_needs_no_link() -> None:
     bench = Bench()
     bench.service.document("plant/video", b'{"size": 1000, "period_s": 0.1}', "publisher", False, 0)
     bench.ask()
-    assert bench.verdicts == [Verdict("guaranteed", None, 0.0)]
+    assert bench.verdicts == [ReservationVerdict("guaranteed", None, 0.0)]
     assert not bench.network.asked
 
 

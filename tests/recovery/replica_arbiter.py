@@ -24,7 +24,7 @@ from overlane.coordination.contract import (
     Unknown,
     Znode,
 )
-from overlane.coordination.znodes import Client, Tree, Watch
+from overlane.coordination.znodes import Tree, Watch, ZooKeeperClient
 from overlane.core.units import MS, Nanos
 from overlane.recovery.replica_set import REPLICAS, ReplicaSet, decode_set, encode_set
 
@@ -35,7 +35,7 @@ Tell = Callable[[str, Event], None]
 @dataclass
 class Session:
     host: str
-    client: Client
+    client: ZooKeeperClient
     life: int
     """Of the process."""
     is_cut: bool = False
@@ -151,7 +151,7 @@ class Arbiter:
                 self.after(self.luck.randrange(1, 6) * MS, partial(self._tell, session, watch))
 
     def _look(self, session: Session) -> None:
-        found, _ = self.tree.handle(Client(session.client.session), Read(self.path))
+        found, _ = self.tree.handle(ZooKeeperClient(session.client.session), Read(self.path))
         if isinstance(found, Found) and found.node not in self._versions[-1:]:
             self._versions.append(found.node)
             self.value = decode_set(self.path, found.node.data)

@@ -22,8 +22,8 @@ from functools import partial
 from replica_world import SETTINGS, Host, Violation, World
 
 from overlane.core.units import MS, Nanos
-from overlane.recovery.events import HandOver, Settings
-from overlane.recovery.host_records import HostRecord
+from overlane.recovery.events import HandOver, ReplicaSettings
+from overlane.recovery.hosts.host_records import HostRecord
 
 FAULTS_FOR = 1_000 * MS
 HEALED_WITHIN = 3_000 * MS
@@ -34,7 +34,7 @@ AT_ONCE = 50
 
 def run_seed(
     seed: int,
-    settings: Settings = SETTINGS,
+    settings: ReplicaSettings = SETTINGS,
     *,
     is_traced: bool = False,
     has_wild_clocks: bool = False,

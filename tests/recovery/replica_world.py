@@ -34,26 +34,26 @@ from overlane.recovery.events import (
     Position,
     PrimaryLost,
     Received,
+    ReplicaSettings,
     Send,
     SendSnapshot,
     Serving,
-    Settings,
     SnapshotSent,
-    Stage,
+    StageSnapshot,
     Stored,
     Tick,
     Write,
     Written,
 )
-from overlane.recovery.frames import Change, Frame, snapshot_parts
-from overlane.recovery.host_records import HostRecord
-from overlane.recovery.mirror import Mirror
+from overlane.recovery.hosts.host_records import HostRecord
+from overlane.recovery.hosts.succession import claim_delay
 from overlane.recovery.replica import Replica
 from overlane.recovery.replica_set import ReplicaSet, replica_path
-from overlane.recovery.succession import claim_delay
+from overlane.recovery.replication.frames import Change, Frame, snapshot_parts
+from overlane.recovery.replication.mirror import Mirror
 
 BROKER = "seattle"
-SETTINGS = Settings(
+SETTINGS = ReplicaSettings(
     heartbeat=40 * MS,
     primary_lease=100 * MS,
     mirror_lease=150 * MS,
@@ -119,7 +119,7 @@ class Host:
 
 class World:
     def __init__(
-        self, seed: int, hosts: int = 3, settings: Settings = SETTINGS, *, has_wild_clocks: bool = False
+        self, seed: int, hosts: int = 3, settings: ReplicaSettings = SETTINGS, *, has_wild_clocks: bool = False
     ) -> None:
         self.luck = random.Random(seed)
         self.settings = settings
@@ -281,7 +281,7 @@ class World:
                     self._acknowledge(host, local, mirrored)
                 case Ask(number, request):
                     self.arbiter.ask(host.name, number, request)
-                case Stage(changes, is_first):
+                case StageSnapshot(changes, is_first):
                     self._stage(host, changes, is_first=is_first)
                 case SendSnapshot():
                     self._send_snapshot(host, effect)
@@ -319,12 +319,15 @@ class World:
     def _delay(self) -> Nanos:
         return self.luck.randrange(500, 8000) * 1000 + (self.luck.randrange(self.slow) if self.slow else 0)
 
+    def _sync_delay(self) -> Nanos:
+        return self.luck.randrange(200, 4000) * 1000
+
     def _arrive(self, sender: str, to: str, frame: Frame) -> None:
         if (sender, to) not in self.cuts:
             self.give(self.hosts[to], Received(sender, frame))
 
     def _write(self, host: Host, write: Write) -> None:
-        delay = self.luck.randrange(200, 4000) * 1000 + host.disk_slow
+        delay = self._sync_delay() + host.disk_slow
         host.committing_until = max(host.committing_until, self.now + delay)
         staged, life = host.staged, host.life
 

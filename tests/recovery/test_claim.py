@@ -6,9 +6,9 @@ from overlane.coordination.contract import Answer, Answered, Done, Found, Reason
 from overlane.core.units import MS
 from overlane.recovery.claim import Claim, ClaimState
 from overlane.recovery.events import Position, Stored, Write
-from overlane.recovery.own_storage import OwnStorage
 from overlane.recovery.register import Register
 from overlane.recovery.replica_set import Copy, ReplicaSet, encode_set
+from overlane.recovery.replication.own_storage import OwnStorage
 
 A, B, C = Copy(1, "a"), Copy(2, "b"), Copy(3, "c")
 BEFORE = ReplicaSet(4, 1, (A, B, C))

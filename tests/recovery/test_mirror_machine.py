@@ -7,13 +7,13 @@ from overlane.recovery.events import (
     AlarmKind,
     Effect,
     Position,
+    ReplicaSettings,
     Send,
-    Settings,
-    Stage,
+    StageSnapshot,
     Stored,
     Write,
 )
-from overlane.recovery.frames import (
+from overlane.recovery.replication.frames import (
     Acknowledge,
     Append,
     Begin,
@@ -24,8 +24,8 @@ from overlane.recovery.frames import (
     Refuse,
     SnapshotPart,
 )
-from overlane.recovery.mirror import Mirror
-from overlane.recovery.own_storage import OwnStorage
+from overlane.recovery.replication.mirror import Mirror
+from overlane.recovery.replication.own_storage import OwnStorage
 
 ID = 77
 CHANGES: tuple[Change, ...] = (("parcel", b"k", b"v"),)
@@ -36,7 +36,7 @@ class Bench:
 
     def __init__(self, promised: int = 0, position: Position = NOWHERE) -> None:
         self.own = OwnStorage(Stored(ID, promised, position))
-        self.mirror = Mirror("seattle", self.own, Settings(), 0)
+        self.mirror = Mirror("seattle", self.own, ReplicaSettings(), 0)
 
     def receive(self, frame: FromPrimary, host: str = "a") -> list[Effect]:
         return self.mirror.received(host, frame, 5 * MS)
@@ -117,9 +117,9 @@ def test_a_heartbeat_is_answered_with_what_is_on_disk() -> None:
 
 def test_a_snapshot_is_staged_and_replaces_all_in_one_transaction() -> None:
     bench = Bench(3, Position(2, 5))
-    assert bench.receive(part(0, through=9)) == [Stage(CHANGES, is_first=True)]
+    assert bench.receive(part(0, through=9)) == [StageSnapshot(CHANGES, is_first=True)]
     assert bench.receive(part(1, through=9, is_last=True)) == [
-        Stage(CHANGES, is_first=False),
+        StageSnapshot(CHANGES, is_first=False),
         Write(1, (), Stored(ID, 3, Position(3, 9)), is_snapshot=True),
     ]
     assert bench.commit() == [ack(3, 9, echo=30)]
@@ -134,9 +134,9 @@ def test_a_snapshot_within_the_epoch_never_replaces_newer_content() -> None:
 def test_parts_of_two_snapshots_are_not_mixed() -> None:
     bench = Bench(3, Position(2, 5))
     bench.receive(part(0, through=9, snapshot=1))
-    assert bench.receive(part(0, through=9, snapshot=2)) == [Stage(CHANGES, is_first=True)]
+    assert bench.receive(part(0, through=9, snapshot=2)) == [StageSnapshot(CHANGES, is_first=True)]
     assert bench.receive(part(1, through=9, snapshot=1, is_last=True)) == []
-    assert bench.receive(part(1, through=9, snapshot=2, is_last=True))[0] == Stage(CHANGES, is_first=False)
+    assert bench.receive(part(1, through=9, snapshot=2, is_last=True))[0] == StageSnapshot(CHANGES, is_first=False)
 
 
 def test_parts_of_a_snapshot_are_forgotten_with_their_epoch() -> None:

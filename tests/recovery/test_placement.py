@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from overlane.coordination.records import MalformedRecord
 from overlane.core.units import MS, NEVER, SECOND
-from overlane.recovery.host_knowledge import Presence, load_of, together_of
-from overlane.recovery.host_records import (
+from overlane.recovery.hosts.host_knowledge import Presence, load_of, together_of
+from overlane.recovery.hosts.host_records import (
     EndpointRecord,
     HostRecord,
     MirrorsRecord,
@@ -18,8 +18,8 @@ from overlane.recovery.host_records import (
     decode_record,
     encode_record,
 )
-from overlane.recovery.placement import Known, choose_mirrors
-from overlane.recovery.questions import Heard, HeardAgo, decode_message, encode_message
+from overlane.recovery.hosts.placement import HostStatistics, choose_mirrors
+from overlane.recovery.hosts.questions import HeardAgo, HeardQuestion, decode_message, encode_message
 
 EDGE, BACKUP = HostRecord("edge"), HostRecord("backup")
 HOSTS = {f"h{number}": EDGE for number in range(10)}
@@ -98,7 +98,7 @@ def test_a_znode_that_no_host_would_write_is_malformed(data: bytes, kind: type[H
 
 
 def test_questions_survive_their_bytes() -> None:
-    for message in (Heard("seattle"), HeardAgo("seattle", -1)):
+    for message in (HeardQuestion("seattle"), HeardAgo("seattle", -1)):
         assert decode_message(encode_message(message)) == message
 
 
@@ -110,25 +110,35 @@ PAIR = frozenset(("seattle", "denver"))
 
 def test_a_copy_is_not_where_it_would_be_lost_with_the_broker_and_moves_away_from_there() -> None:
     two = {"denver": EDGE, "boise": EDGE}
-    for known in (Known(together={PAIR: 0.6}), Known(down={"denver": 0.6})):
+    for known in (HostStatistics(together={PAIR: 0.6}), HostStatistics(down={"denver": 0.6})):
         assert choose_mirrors("seattle", 1, two, (), "seattle", known=known) == ("boise",)
         assert choose_mirrors("seattle", 1, two, {"denver"}, "seattle", known=known) == ("boise",)
     # Better there than nowhere.
-    assert choose_mirrors("seattle", 1, {"denver": EDGE}, (), "seattle", known=Known(together={PAIR: 1.0})) == (
-        "denver",
-    )
+    assert choose_mirrors(
+        "seattle", 1, {"denver": EDGE}, (), "seattle", known=HostStatistics(together={PAIR: 1.0})
+    ) == ("denver",)
 
 
 def test_two_copies_are_not_where_they_would_be_lost_together() -> None:
-    known = Known(together={frozenset(("boise", "denver")): 0.8})
+    known = HostStatistics(together={frozenset(("boise", "denver")): 0.8})
     assert choose_mirrors("seattle", 2, {"boise": EDGE, "denver": EDGE, "reno": EDGE}, (), "seattle", known=known) in (
         ("boise", "reno"),
         ("denver", "reno"),
     )
 
 
+def test_copies_that_were_chosen_one_after_the_other_do_not_move_when_they_are_looked_at_together() -> None:
+    """The second copy was chosen for want of a better one, and left again when the first was looked at after it."""
+    known = HostStatistics(together={frozenset(("h0", "h2")): 0.6, frozenset(("h2", "h3")): 0.9})
+    hosts = dict.fromkeys(("h0", "h1", "h2", "h3"), EDGE)
+    chosen = choose_mirrors("h0", 2, hosts, {"h2"}, "h1", known=known)
+    assert choose_mirrors("h0", 2, hosts, chosen, "h1", known=known) == chosen
+
+
 def test_a_copy_goes_to_a_host_nearby_and_does_not_move_for_that() -> None:
-    known = Known(round_trip={"boise": 300 * MS, "denver": 1 * MS, "provo": NEVER, "reno": 200 * MS, "tulsa": 90 * MS})
+    known = HostStatistics(
+        round_trip={"boise": 300 * MS, "denver": 1 * MS, "provo": NEVER, "reno": 200 * MS, "tulsa": 90 * MS}
+    )
     assert choose_mirrors("seattle", 1, FIVE, (), "seattle", known=known) == ("denver",)
     assert choose_mirrors("seattle", 1, FIVE, {"provo"}, "seattle", known=known) == ("provo",)
 
@@ -136,14 +146,14 @@ def test_a_copy_goes_to_a_host_nearby_and_does_not_move_for_that() -> None:
 def test_brokers_that_choose_one_after_the_other_spread_their_copies_evenly_and_backups_still_come_first() -> None:
     mirrors: dict[str, MirrorsRecord] = {}
     for name in HOSTS:
-        known = Known(load=load_of(name, mirrors))
+        known = HostStatistics(load=load_of(name, mirrors))
         mirrors[name] = MirrorsRecord(1, name, choose_mirrors(name, 2, HOSTS, (), name, known=known))
     counts = Counter(host for record in mirrors.values() for host in record.hosts)
     assert set(counts) == set(HOSTS)
     assert max(counts.values()) - min(counts.values()) <= 2
     with_backup = {**HOSTS, "spare": BACKUP}
-    assert choose_mirrors("h0", 1, with_backup, (), "h0", known=Known(load={"spare": 9})) == ("spare",)
-    busy = Known(load={"spare": 9}, round_trip={**dict.fromkeys(HOSTS, 0), "spare": 40 * MS})
+    assert choose_mirrors("h0", 1, with_backup, (), "h0", known=HostStatistics(load={"spare": 9})) == ("spare",)
+    busy = HostStatistics(load={"spare": 9}, round_trip={**dict.fromkeys(HOSTS, 0), "spare": 40 * MS})
     assert choose_mirrors("h0", 1, with_backup, (), "h0", known=busy) == ("spare",)
 
 
@@ -153,7 +163,7 @@ def test_the_file_names_the_hosts_and_their_order() -> None:
     assert choose_mirrors("seattle", 3, FIVE, (), "seattle", named=("tulsa", "gone", "reno")) == ("reno", "tulsa")
     assert choose_mirrors("seattle", 1, FIVE, {"tulsa"}, "seattle", "boise", named=("tulsa",)) == ("boise",)
     assert choose_mirrors("boise", 1, FIVE, (), "tulsa", named=("tulsa", "reno")) == ("boise",), "it is back"
-    gone = Known(round_trip={"boise": NEVER, "reno": MS})
+    gone = HostStatistics(round_trip={"boise": NEVER, "reno": MS})
     assert choose_mirrors("boise", 1, FIVE, (), "tulsa", known=gone, named=("tulsa", "reno")) == ("reno",)
 
 
@@ -161,7 +171,7 @@ shares = st.floats(0, 1)
 some_hosts = st.dictionaries(st.sampled_from([f"h{number}" for number in range(8)]), st.sampled_from([EDGE, BACKUP]))
 pairs = st.sets(st.sampled_from([f"h{number}" for number in range(8)]), min_size=2, max_size=2).map(frozenset)
 knowledge = st.builds(
-    Known,
+    HostStatistics,
     down=st.dictionaries(st.sampled_from(sorted(HOSTS)), shares),
     together=st.dictionaries(pairs, shares),
     round_trip=st.dictionaries(st.sampled_from(sorted(HOSTS)), st.integers(0, 10**9) | st.just(NEVER)),
@@ -171,7 +181,7 @@ knowledge = st.builds(
 
 @given(some_hosts, knowledge, st.integers(0, 4), st.sets(st.sampled_from(sorted(HOSTS)), max_size=3))
 def test_a_choice_is_complete_stays_as_it_is_and_survives_the_loss_of_others(
-    hosts: dict[str, HostRecord], known: Known, count: int, present: set[str]
+    hosts: dict[str, HostRecord], known: HostStatistics, count: int, present: set[str]
 ) -> None:
     chosen = choose_mirrors("h0", count, hosts, present, "h1", known=known)
     assert len(chosen) == min(count, len(hosts.keys() - {"h1"}))
@@ -184,7 +194,7 @@ def test_a_choice_is_complete_stays_as_it_is_and_survives_the_loss_of_others(
 
 @given(some_hosts, knowledge, st.sampled_from(sorted(HOSTS)), st.integers(0, 10**9), st.integers(0, 9))
 def test_no_distance_and_no_load_moves_a_copy(
-    hosts: dict[str, HostRecord], known: Known, at: str, round_trip: int, load: int
+    hosts: dict[str, HostRecord], known: HostStatistics, at: str, round_trip: int, load: int
 ) -> None:
     riskless = replace(known, down={}, together={})
     changed = replace(riskless, round_trip={**known.round_trip, at: round_trip}, load={**known.load, at: load})

@@ -3,12 +3,12 @@
 import pytest
 
 from overlane.core.units import MS, NEVER
-from overlane.recovery.batch_log import BatchLog
 from overlane.recovery.events import Position, Stored
-from overlane.recovery.frames import CHANGE_OVERHEAD
-from overlane.recovery.lease import MirrorLease, PrimaryLease
-from overlane.recovery.mirrors import Mirrors
-from overlane.recovery.own_storage import OwnStorage
+from overlane.recovery.replication.batch_log import BatchLog
+from overlane.recovery.replication.frames import CHANGE_OVERHEAD
+from overlane.recovery.replication.lease import MirrorLease, PrimaryLease
+from overlane.recovery.replication.mirrors import Mirrors
+from overlane.recovery.replication.own_storage import OwnStorage
 
 BATCH = (("t", b"", b"x" * (99 - CHANGE_OVERHEAD)),)
 """100 bytes."""

@@ -17,17 +17,17 @@ from replica_soak import run_seed
 from replica_world import Disk, Host, Violation, World
 
 from overlane.core.units import NEVER, Nanos
-from overlane.recovery import primary as primary_module
 from overlane.recovery.claim import Claim
 from overlane.recovery.events import Effect, Send, Serving, Stored, Write
-from overlane.recovery.frames import Acknowledge, Append, Begin, Change, Frame, FromPrimary
-from overlane.recovery.lease import MirrorLease, PrimaryLease
-from overlane.recovery.mirror import Mirror
-from overlane.recovery.own_storage import OwnStorage
-from overlane.recovery.primary import Primary
 from overlane.recovery.register import Register
 from overlane.recovery.replica import Replica
 from overlane.recovery.replica_set import ReplicaSet
+from overlane.recovery.replication import primary as primary_module
+from overlane.recovery.replication.frames import Acknowledge, Append, Begin, Change, Frame, FromPrimary
+from overlane.recovery.replication.lease import MirrorLease, PrimaryLease
+from overlane.recovery.replication.mirror import Mirror
+from overlane.recovery.replication.own_storage import OwnStorage
+from overlane.recovery.replication.primary import Primary
 
 Sabotage = Callable[[], AbstractContextManager[object]]
 

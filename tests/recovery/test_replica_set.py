@@ -20,7 +20,6 @@ from overlane.coordination.contract import (
 )
 from overlane.coordination.records import MalformedRecord
 from overlane.core.units import MS
-from overlane.recovery.durability import durable_through, is_mirrored, required
 from overlane.recovery.events import Alarm, Ask, Effect
 from overlane.recovery.register import Register
 from overlane.recovery.replica_set import (
@@ -30,6 +29,7 @@ from overlane.recovery.replica_set import (
     encode_set,
     first_set,
 )
+from overlane.recovery.replication.durability import durable_through, is_mirrored, required
 
 A, B, C = Copy(1, "a"), Copy(2, "b"), Copy(3, "c")
 ALONE = ReplicaSet(2, 1, (A,))

@@ -6,15 +6,15 @@ import pytest
 from replica_world import SETTINGS, Host, World
 
 from overlane.core.units import MS, SECOND, Nanos
-from overlane.recovery.events import Alarm, AlarmKind, HandOver, Received, Settings
-from overlane.recovery.fragments import whole
-from overlane.recovery.frames import Acknowledge, Frame, SnapshotPart, encode
-from overlane.recovery.primary import Primary
+from overlane.recovery.events import Alarm, AlarmKind, HandOver, Received, ReplicaSettings
 from overlane.recovery.replica import NotPrimary, Replica
+from overlane.recovery.replication.fragments import whole
+from overlane.recovery.replication.frames import Acknowledge, Frame, SnapshotPart, encode
+from overlane.recovery.replication.primary import Primary
 
 
 class Story(World):
-    def __init__(self, hosts: int = 3, settings: Settings = SETTINGS) -> None:
+    def __init__(self, hosts: int = 3, settings: ReplicaSettings = SETTINGS) -> None:
         super().__init__(1, hosts, settings)
         self.arbiter.is_faulty = False
         self.snapshots = 0
@@ -76,7 +76,7 @@ class Counted(Story):
 
 
 def test_to_watch_an_idle_broker_takes_less_than_230_bytes_a_second_in_both_directions_together() -> None:
-    story = Counted(2, Settings())
+    story = Counted(2, ReplicaSettings())
     story.passing(5 * SECOND)
     assert story.in_sync == ["a", "b"]
     before = story.sent_bytes
@@ -320,7 +320,7 @@ def test_an_acknowledgement_of_a_batch_that_was_never_sent_counts_for_nothing(st
 )
 def test_leases_that_protect_nothing_are_refused(heartbeat: int, primary_lease: int, mirror_lease: int) -> None:
     with pytest.raises(ValueError, match="lease"):
-        Settings(heartbeat=heartbeat, primary_lease=primary_lease, mirror_lease=mirror_lease)
+        ReplicaSettings(heartbeat=heartbeat, primary_lease=primary_lease, mirror_lease=mirror_lease)
 
 
 def test_a_broker_that_is_moved_goes_on_where_it_was_sent_without_a_snapshot(story: Story) -> None:

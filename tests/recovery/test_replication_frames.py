@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from overlane.core.wire.control_messages import Unsendable
 from overlane.errors import ProtocolViolation
-from overlane.recovery import frames
-from overlane.recovery.fragments import CONTINUES, MORE, Reassembly, Waiting, fragments
-from overlane.recovery.frames import (
+from overlane.recovery.hosts.questions import HeardQuestion, Message, encode_message
+from overlane.recovery.replication import frames
+from overlane.recovery.replication.fragments import CONTINUES, MORE, Reassembly, Waiting, fragments
+from overlane.recovery.replication.frames import (
     CHANGES_MAX,
     TABLE_LENGTH_MAX,
     Acknowledge,
@@ -28,7 +29,6 @@ from overlane.recovery.frames import (
     encode,
     snapshot_parts,
 )
-from overlane.recovery.questions import Heard, Message, encode_message
 
 CHANGES: tuple[Change, ...] = (("mqtt.session", b"k", b"v"), ("parcel", b"", None))
 EXAMPLES: list[Frame] = [
@@ -141,7 +141,7 @@ def test_a_snapshot_has_all_records_in_parts_of_bounded_size(
 
 # Fragments
 
-SMALL = [Heartbeat("seattle", 1, 3, 4), Acknowledge("seattle", 1, 3, 9, 4), Heard("seattle")]
+SMALL = [Heartbeat("seattle", 1, 3, 4), Acknowledge("seattle", 1, 3, 9, 4), HeardQuestion("seattle")]
 
 
 def large(sequence: int, size: int = 300) -> Append:

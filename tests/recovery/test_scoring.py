@@ -2,7 +2,7 @@
 
 import pytest
 
-from overlane.recovery.scoring import (
+from overlane.recovery.hosts.scoring import (
     Needs,
     Resources,
     Score,

@@ -6,9 +6,9 @@ import pytest
 from replica_world import BROKER, World
 
 from overlane.core.units import MS
-from overlane.recovery.host_records import HostRecord
+from overlane.recovery.hosts.host_records import HostRecord
+from overlane.recovery.hosts.succession import TURN, claim_delay, successors
 from overlane.recovery.replica_set import Copy, ReplicaSet
-from overlane.recovery.succession import TURN, claim_delay, successors
 
 SET = ReplicaSet(3, 1, tuple(Copy(number, name) for number, name in enumerate("abcd", 1)))
 

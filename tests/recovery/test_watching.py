@@ -3,7 +3,16 @@
 import pytest
 
 from overlane.core.units import MS, NEVER
-from overlane.recovery.watching import ASKED_MAX, AskNeighbour, Back, Lost, Probe, Watcher, WatchSettings, WatchState
+from overlane.recovery.hosts.watching import (
+    ASKED_MAX,
+    AskNeighbour,
+    Back,
+    Lost,
+    Probe,
+    Watcher,
+    WatchSettings,
+    WatchState,
+)
 
 SETTINGS = WatchSettings(silence=600 * MS, suspect=400 * MS)
 NEIGHBOURS = ["denver", "boston", "miami"]

@@ -8,10 +8,10 @@ from overlane.reservation.flowspecs import request_for
 from overlane.reservation.link_ledger import LinkLedger
 from overlane.reservation.rsvp.objects import Sender, Session, session_of
 from overlane.reservation.soft_state import SECOND
-from overlane.sim.reservation_network import ReservationNetwork
+from overlane.sim.reservation_network import SimulatedReservations
 
 
-def overbooked(net: ReservationNetwork) -> list[str]:
+def overbooked(net: SimulatedReservations) -> list[str]:
     """At any moment: links that have promised more than they have. Empty if none has."""
     return [
         f"{broker} has promised {promised} of {ledger.terms.capacity} bytes/s to {peer}"
@@ -21,7 +21,7 @@ def overbooked(net: ReservationNetwork) -> list[str]:
     ]
 
 
-def unkept(net: ReservationNetwork) -> list[str]:
+def unkept(net: SimulatedReservations) -> list[str]:
     """When nothing happens any more: admitted requests for which some link of their path has not set enough aside."""
     found = []
     for request, (broker, ask) in net.asks.items():
@@ -46,7 +46,7 @@ def unkept(net: ReservationNetwork) -> list[str]:
 
 
 def ledgers_on_path(
-    net: ReservationNetwork, broker: Broker, session: Session, sender: Sender
+    net: SimulatedReservations, broker: Broker, session: Session, sender: Sender
 ) -> list[LinkLedger | None]:
     """Of every link from the sender to a broker, the last one first; None where the path is broken."""
     found: list[LinkLedger | None] = []
@@ -65,7 +65,7 @@ def rate_of(ledger: LinkLedger, session: Session, sender: Sender) -> int:
     return max(rates.get((session, ()), 0), rates.get((session, (sender,)), 0))
 
 
-def disagreements(net: ReservationNetwork) -> list[str]:
+def disagreements(net: SimulatedReservations) -> list[str]:
     """When nothing is under way: neighbours that do not know the same of each other."""
     found = []
     for broker, agent in net.agents.items():
@@ -88,11 +88,11 @@ def disagreements(net: ReservationNetwork) -> list[str]:
     return found
 
 
-def admitted(net: ReservationNetwork) -> set[str]:
+def admitted(net: SimulatedReservations) -> set[str]:
     return {request for request in net.asks if isinstance(net.outcome.get(request), Admitted)}
 
 
-def left_over(net: ReservationNetwork) -> list[str]:
+def left_over(net: SimulatedReservations) -> list[str]:
     """When nothing is asked for any more: what is still set aside or remembered."""
     return [
         f"{broker} still keeps {len(agent.reservations)} requests, and {promised} bytes/s"
@@ -101,7 +101,7 @@ def left_over(net: ReservationNetwork) -> list[str]:
     ]
 
 
-def release_all(net: ReservationNetwork, within_ns: int = 2 * SECOND) -> None:
+def release_all(net: SimulatedReservations, within_ns: int = 2 * SECOND) -> None:
     for request in list(net.asks):
         net.release(request)
     net.run(within_ns)

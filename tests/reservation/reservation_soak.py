@@ -9,7 +9,7 @@ from overlane.reservation.contract import Ask, Broker, Event, Offer
 from overlane.reservation.link_ledger import LinkTerms
 from overlane.reservation.rsvp.objects import Style
 from overlane.reservation.soft_state import SECOND
-from overlane.sim.reservation_network import ReservationNetwork, Weather
+from overlane.sim.reservation_network import SimulatedReservations, Weather
 
 MS = 1_000_000
 CALM = Weather()
@@ -19,7 +19,7 @@ QUIET_NS = 400 * SECOND
 """Twice the lifetime of state that is not refreshed, and more."""
 
 
-class WatchedNetwork(ReservationNetwork):
+class WatchedNetwork(SimulatedReservations):
     """Looks at the ledgers of a broker whenever it has done something."""
 
     overbooked: list[str]

@@ -19,7 +19,7 @@ from overlane.reservation.contract import Admitted, Ask, Offer
 from overlane.reservation.link_ledger import LinkLedger, LinkTerms, composed
 from overlane.reservation.rsvp.intserv import AdSpec
 from overlane.reservation.soft_state import SECOND
-from overlane.sim.reservation_network import ReservationNetwork
+from overlane.sim.reservation_network import SimulatedReservations
 
 PACKETS = 60
 
@@ -82,7 +82,7 @@ def check(data: st.DataObject) -> None:
     size = data.draw(st.sampled_from([100, 400, 1000]))
     bucket = size * data.draw(st.sampled_from([1.0, 3.0, 10.0]))
     tspec = TSpec(rate, bucket, data.draw(st.sampled_from([rate, 3 * rate, 1e6])), size, size)
-    net = ReservationNetwork([(place, place + 1, terms) for place, terms in enumerate(links, start=1)])
+    net = SimulatedReservations([(place, place + 1, terms) for place, terms in enumerate(links, start=1)])
     net.offer(1, Offer("flow", tspec))
     net.ask(hops + 1, Ask("flow", "flow", tspec, data.draw(st.floats(0.3, 20.0))))
     net.run(3 * SECOND)

@@ -15,7 +15,7 @@ from overlane.reservation.link_ledger import LinkTerms
 from overlane.reservation.rsvp.messages import Message, Path, PathErr, PathTear, Resv, ResvConf, ResvErr, ResvTear
 from overlane.reservation.rsvp.objects import BadMessage, Hop, Sender, TreeNode, broker_address, session_of
 from overlane.reservation.soft_state import SECOND
-from overlane.sim.reservation_network import ReservationNetwork
+from overlane.sim.reservation_network import SimulatedReservations
 
 TERMS = LinkTerms(10_000.0, 1000, 1.0, 1500)
 TRAFFIC = TSpec(2000.0, 1000.0, 2000.0, 1000, 1000)
@@ -54,7 +54,7 @@ def plausible(message: Message, data: st.DataObject) -> Message:
 def test_any_messages_of_a_neighbour_leave_the_reservations_of_others_as_they_are(
     told: list[Message], data: st.DataObject
 ) -> None:
-    net = ReservationNetwork([(1, VICTIM, TERMS), (VICTIM, HOSTILE, TERMS), (VICTIM, 4, TERMS)])
+    net = SimulatedReservations([(1, VICTIM, TERMS), (VICTIM, HOSTILE, TERMS), (VICTIM, 4, TERMS)])
     net.offer(1, Offer("video", TRAFFIC))
     net.ask(4, Ask("honest", "video", TRAFFIC))
     net.run(SECOND)

@@ -10,25 +10,25 @@ from invariants import disagreements, left_over, overbooked, release_all, unkept
 
 from overlane.network import read_network
 from overlane.planning.reserve import TSpec
-from overlane.reservation.contract import Admitted, Ask, Offer, Topology
+from overlane.reservation.contract import Admitted, Ask, Offer, ReservationRefused, Topology
 from overlane.reservation.link_ledger import LinkTerms
 from overlane.reservation.rsvp.objects import Style
 from overlane.reservation.soft_state import REFRESH_MS_MAX, SECOND
-from overlane.sim.reservation_network import ReservationNetwork
+from overlane.sim.reservation_network import SimulatedReservations
 
 GEANT = FilePath(__file__).parents[2] / "examples" / "networks" / "geant.toml"
 RATE = 10e6 / 8
 REQUESTS = 1000
 
 
-def geant(seed: int) -> ReservationNetwork:
+def geant(seed: int) -> SimulatedReservations:
     network = read_network(GEANT)
     places = {broker.name: place for place, broker in enumerate(network.brokers, start=1)}
     links = [
         (places[link.ends[0]], places[link.ends[1]], LinkTerms(RATE, max(1, link.latency_ns // 1000)))
         for link in network.links
     ]
-    return ReservationNetwork(links, seed, REFRESH_MS_MAX)
+    return SimulatedReservations(links, seed, REFRESH_MS_MAX)
 
 
 def shortest(topology: Topology, source: int, destination: int) -> list[tuple[int, int]]:
@@ -74,5 +74,43 @@ def test_a_fifth_more_requests_are_admitted_than_by_first_fit_on_shortest_paths(
     print(f"{admitted} admitted; first fit {first_fit}")
     assert overbooked(net) == unkept(net) == disagreements(net) == []
     assert admitted >= 1.2 * first_fit
+    release_all(net)
+    assert left_over(net) == []
+
+
+def test_when_the_busiest_links_fail_every_subscriber_is_restored_or_told() -> None:
+    luck, net = Random(5), geant(5)
+    for number in range(100):
+        source, destination = luck.sample(sorted(net.agents), 2)
+        rate = luck.choice([10_000.0, 40_000.0])
+        tspec = TSpec(rate, rate, 2 * rate, 100, 1000)
+        net.offer(source, Offer(f"flow/{number}", tspec))
+        net.ask(destination, Ask(f"{number}", f"flow/{number}", tspec, None, Style.FF))
+        net.settle(3 * SECOND)
+    before = {request for request, one in net.outcome.items() if isinstance(one, Admitted)}
+    failed, moved = [], 0
+    for _ in range(3):
+        promises = {
+            (one, other): ledger.promised
+            for one, agent in net.agents.items()
+            for other, ledger in agent.ledgers.items()
+        }
+        busiest = max(promises, key=lambda link: (promises[link], link))
+        moved += sum(1 for _ in net.agents[busiest[0]].ledgers[busiest[1]])
+        net.fail(*busiest)
+        failed.append(busiest)
+        net.run(SECOND)
+        assert overbooked(net) == []
+        net.settle(20 * SECOND)
+        assert overbooked(net) == unkept(net) == disagreements(net) == []
+    after = {request for request, one in net.outcome.items() if isinstance(one, Admitted)}
+    assert {type(net.outcome[request]) for request in before - after} <= {ReservationRefused}
+    # Many were on these links, and nearly all have found another path.
+    assert moved > 10
+    assert len(after) >= 0.9 * len(before)
+    for link in failed:
+        net.heal(*link)
+    net.settle(20 * SECOND)
+    assert overbooked(net) == unkept(net) == disagreements(net) == []
     release_all(net)
     assert left_over(net) == []

@@ -11,12 +11,12 @@ import pytest
 from invariants import left_over, overbooked, release_all, unkept
 
 from overlane.planning.reserve import TSpec
-from overlane.reservation.contract import Admitted, Ask, Interrupted, Offer, Received, Refused, Withdraw
+from overlane.reservation.contract import Admitted, Ask, Interrupted, Offer, Received, ReservationRefused, Withdraw
 from overlane.reservation.link_ledger import LinkTerms
 from overlane.reservation.rsvp.messages import Message, Path, Resv, ResvErr, decode
 from overlane.reservation.rsvp.objects import BadMessage, ErrorCode, Hop, Style, broker_address, session_of
 from overlane.reservation.soft_state import SECOND
-from overlane.sim.reservation_network import ReservationNetwork
+from overlane.sim.reservation_network import SimulatedReservations
 
 TERMS = LinkTerms(10_000.0, 1000, 1.0, 1500)
 LINE = [(1, 2, TERMS), (2, 3, replace(TERMS, rate=8000.0)), (3, 4, TERMS)]
@@ -28,21 +28,21 @@ def traffic(rate: float) -> TSpec:
     return TSpec(rate, 1000.0, rate, 1000, 1000)
 
 
-def network(*, detour: bool = False) -> ReservationNetwork:
-    return ReservationNetwork([*LINE, *(DETOUR if detour else [])])
+def network(*, detour: bool = False) -> SimulatedReservations:
+    return SimulatedReservations([*LINE, *(DETOUR if detour else [])])
 
 
-def offered(net: ReservationNetwork, topic: str, rate: float, broker: int = 1) -> None:
+def offered(net: SimulatedReservations, topic: str, rate: float, broker: int = 1) -> None:
     net.offer(broker, Offer(topic, traffic(rate)))
 
 
-def asked(net: ReservationNetwork, request: str, topic: str, rate: float, broker: int = 4, **more: object) -> object:
+def asked(net: SimulatedReservations, request: str, topic: str, rate: float, broker: int = 4, **more: object) -> object:
     net.ask(broker, Ask(request, topic, traffic(rate), **more))  # type: ignore[arg-type]
     net.run(SECOND)
     return net.outcome.get(request)
 
 
-def promised(net: ReservationNetwork) -> dict[tuple[int, int], int]:
+def promised(net: SimulatedReservations) -> dict[tuple[int, int], int]:
     """What links have promised, where it is something."""
     return {
         (broker, peer): ledger.promised
@@ -52,7 +52,7 @@ def promised(net: ReservationNetwork) -> dict[tuple[int, int], int]:
     }
 
 
-def path_of(net: ReservationNetwork, topic: str, broker: int = 4) -> list[int]:
+def path_of(net: SimulatedReservations, topic: str, broker: int = 4) -> list[int]:
     found = [broker]
     while True:
         (entry,) = net.agents[found[0]].paths.of(session_of(topic)).values()
@@ -74,7 +74,7 @@ def test_a_request_that_a_link_has_no_room_for_is_refused_with_the_link_and_what
     offered(net, "more", 3000.0)
     asked(net, "a", "video", 6000.0)
     found = asked(net, "b", "more", 3000.0)
-    assert found == Refused("b", "a link has not enough rate left", (2, 3), 2000.0, None)
+    assert found == ReservationRefused("b", "a link has not enough rate left", (2, 3), 2000.0, None)
     assert promised(net) == {(1, 2): 6000, (2, 3): 6000, (3, 4): 6000}
 
 
@@ -107,7 +107,7 @@ def test_a_large_request_does_not_keep_a_small_one_from_being_admitted() -> None
     net.ask(4, Ask("large", "video", traffic(9000.0)))
     net.ask(3, Ask("small", "video", traffic(2000.0)))
     net.run(SECOND)
-    assert isinstance(net.outcome["large"], Refused)
+    assert isinstance(net.outcome["large"], ReservationRefused)
     assert isinstance(net.outcome["small"], Admitted)
     assert promised(net) == {(1, 2): 2000, (2, 3): 2000}
 
@@ -116,7 +116,7 @@ def test_a_refused_increase_leaves_what_others_at_the_broker_have() -> None:
     net = network()
     offered(net, "video", 9000.0)
     assert isinstance(asked(net, "small", "video", 2000.0), Admitted)
-    assert isinstance(asked(net, "large", "video", 9000.0), Refused)
+    assert isinstance(asked(net, "large", "video", 9000.0), ReservationRefused)
     assert isinstance(net.outcome["small"], Admitted)
     assert promised(net) == {(1, 2): 2000, (2, 3): 2000, (3, 4): 2000}
     assert unkept(net) == []
@@ -148,7 +148,7 @@ def test_styles_are_not_mixed() -> None:
     net = network()
     offered(net, "video", 2000.0)
     asked(net, "a", "video", 2000.0, style=Style.SE)
-    assert isinstance(asked(net, "b", "video", 2000.0, broker=3, style=Style.FF), Refused)
+    assert isinstance(asked(net, "b", "video", 2000.0, broker=3, style=Style.FF), ReservationRefused)
     assert isinstance(net.outcome["a"], Admitted)
 
 
@@ -167,7 +167,7 @@ def test_a_latency_below_that_of_the_path_is_refused_with_what_could_be_had() ->
     net = network()
     offered(net, "alarms", 1000.0)
     found = asked(net, "a", "alarms", 1000.0, latency_s=0.1)
-    assert isinstance(found, Refused)
+    assert isinstance(found, ReservationRefused)
     assert "no rate can shorten" in found.reason
     assert found.nearest_latency_s is not None
     assert found.nearest_latency_s > 0.4  # three packets of 1500 bytes in front of it
@@ -196,7 +196,7 @@ def test_a_subscriber_is_told_when_no_other_path_admits_it() -> None:
     assert [type(one) for one in net.outcome.values()] == [Interrupted]
     assert promised(net) == {}
     net.run(10 * SECOND)
-    assert [type(one) for one in net.outcome.values()] == [Refused]
+    assert [type(one) for one in net.outcome.values()] == [ReservationRefused]
 
 
 def test_a_link_that_can_do_less_gives_up_the_latest_reservations() -> None:
@@ -231,15 +231,15 @@ def test_a_request_without_a_publisher_is_refused_when_its_time_has_passed() -> 
     assert "a" not in net.outcome
     net.run(200 * MS)
     found = net.outcome["a"]
-    assert isinstance(found, Refused)
+    assert isinstance(found, ReservationRefused)
     assert "no publisher" in found.reason
 
 
 def test_a_link_without_a_rate_promises_nothing() -> None:
-    net = ReservationNetwork([(1, 2, replace(TERMS, rate=None))])
+    net = SimulatedReservations([(1, 2, replace(TERMS, rate=None))])
     offered(net, "video", 1000.0)
     found = asked(net, "a", "video", 1000.0, broker=2)
-    assert isinstance(found, Refused)
+    assert isinstance(found, ReservationRefused)
     assert found.bottleneck == (1, 2)
 
 

@@ -9,9 +9,10 @@ from msgspec import structs
 from overlane.core.broker import OverlayBroker
 from overlane.core.link_supervisor import LinkSupervisor
 from overlane.core.links.neighbour import Neighbour
-from overlane.core.routing.signalling import RouteEntry
+from overlane.core.routing.signalling.route_establishment import RouteEntry
 from overlane.core.wire.control_messages import LinkClaim, Receipt
-from overlane.core.wire.frame_codec import Confirmation, Header
+from overlane.core.wire.frame_codec import Header
+from overlane.core.wire.route_answers import Answer
 from overlane.sim.story import Story
 
 Drops = Callable[[Header], bool]
@@ -63,7 +64,7 @@ class Blackhole:
             if not receipts or receipt.sender == name:
                 post(receipt)
 
-        def lose_confirmation(entry: RouteEntry, told: Confirmation) -> None:
+        def lose_confirmation(entry: RouteEntry, told: Answer) -> None:
             if not receipts or entry.message.brokers[told.destination] == name:
                 confirm(entry, told)
 

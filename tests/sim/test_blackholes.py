@@ -42,7 +42,7 @@ def suspected(net: Story) -> list[tuple[str, tuple[str, ...]]]:
     """Who suspected whom."""
     return [
         (verdict.source, verdict.effect.hops)
-        for verdict in net.world.chronicle.path_verdicts
+        for verdict in net.world.run_log.path_verdicts
         if isinstance(verdict.effect, PathSuspected)
     ]
 
@@ -50,7 +50,7 @@ def suspected(net: Story) -> list[tuple[str, tuple[str, ...]]]:
 def trusted(net: Story) -> list[tuple[str, tuple[str, ...]]]:
     return [
         (verdict.source, verdict.effect.hops)
-        for verdict in net.world.chronicle.path_verdicts
+        for verdict in net.world.run_log.path_verdicts
         if isinstance(verdict.effect, PathTrusted)
     ]
 

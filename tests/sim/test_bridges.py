@@ -5,7 +5,7 @@ import pytest
 
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network import Join
-from overlane.sim.chronicle import LinkMove
+from overlane.sim.run_log import LinkMove
 from overlane.sim.story import Story, link, network_of, topic
 
 MINUTE = 60 * SECOND
@@ -25,9 +25,7 @@ UPLINKS = {
 
 def link_moves(net: Story, one: str, other: str) -> list[LinkMove]:
     """What became of a link since time zero, as its ends saw it."""
-    return [
-        move for move in net.world.chronicle.link_moves if move.at >= 0 and {move.broker, move.peer} == {one, other}
-    ]
+    return [move for move in net.world.run_log.link_moves if move.at >= 0 and {move.broker, move.peer} == {one, other}]
 
 
 def finish(net: Story, within: Nanos = 2 * SECOND) -> None:

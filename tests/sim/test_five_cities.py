@@ -8,7 +8,7 @@ import pytest
 from cities import LINKS, five_cities
 
 from overlane.core.links.link_health import SWING_REMEMBERED
-from overlane.core.routing.trouble_history import UNSETTLED_FOR
+from overlane.core.routing.selection.trouble_history import UNSETTLED_FOR
 from overlane.core.units import MS, SECOND
 from overlane.network import read_network
 from overlane.sim.story import Story, topic

@@ -19,7 +19,7 @@ from overlane.sim.clock import SkewedClock
 from overlane.sim.engine import Engine
 from overlane.sim.host import Core, Host
 from overlane.sim.link import Link
-from overlane.sim.traffic import Publisher
+from overlane.sim.traffic import SimulatedPublisher
 
 
 class Notes:
@@ -113,7 +113,7 @@ def test_counters_are_kept_over_crashes() -> None:
 def test_a_publisher_keeps_its_rate_and_its_phase() -> None:
     engine, a, _, notes = two_hosts()
     a.start()
-    publisher = Publisher(0, "t", 64, a, engine, notes)
+    publisher = SimulatedPublisher(0, "t", 64, a, engine, notes)
     publisher.run(first=3 * MS, stop=SECOND, rate_hz=3.0)
     engine.run_until(2 * SECOND)
     assert notes.publications == [3 * MS, 3 * MS + 333_333_333, 3 * MS + 666_666_666]
@@ -122,7 +122,7 @@ def test_a_publisher_keeps_its_rate_and_its_phase() -> None:
 def test_a_publisher_told_to_wait_tries_until_it_is_accepted_and_leaves_out_the_slots_that_passed() -> None:
     engine, a, _, notes = two_hosts()
     a.start()
-    publisher = Publisher(0, "t", 64, a, engine, notes)
+    publisher = SimulatedPublisher(0, "t", 64, a, engine, notes)
     publisher.run(first=0, stop=SECOND, rate_hz=10.0)
     engine.run_until(150 * MS)
     a.core.is_busy = True
@@ -135,7 +135,7 @@ def test_a_publisher_told_to_wait_tries_until_it_is_accepted_and_leaves_out_the_
 def test_a_publisher_is_silent_while_its_broker_is_down() -> None:
     engine, a, _, notes = two_hosts()
     a.start()
-    publisher = Publisher(0, "t", 64, a, engine, notes)
+    publisher = SimulatedPublisher(0, "t", 64, a, engine, notes)
     publisher.run(first=0, stop=NEVER, rate_hz=10.0)
     engine.run_until(150 * MS)
     a.crash()

@@ -1,10 +1,13 @@
 """The judge, told by hand what was published and what arrived."""
 
 from overlane.core.units import MS, NEVER, SECOND
-from overlane.sim.chronicle import Chronicle
+from overlane.network import Broker, Network, Topic
+from overlane.network.schema import Publisher
 from overlane.sim.engine import Engine
 from overlane.sim.judge import Judge
 from overlane.sim.report import Latency, TopicReport, latency, sum_up
+from overlane.sim.run_log import RunLog
+from overlane.sim.setup import SimulationSetup
 
 ANNA, BOB = 0, 1
 
@@ -31,7 +34,19 @@ class Court:
         self.judge.arrived(0, number, subscriber)
 
     def row(self) -> TopicReport:
-        return sum_up(self.judge, Chronicle(self.engine, {}), 0, 0.0).topics["alarms/#"]
+        return sum_up(self.judge, RunLog(self.engine, lambda _broker, _qos: ()), 0, 0.0).topics["alarms/#"]
+
+
+def test_a_change_of_routes_concerns_topics_that_are_published_there() -> None:
+    network = Network(
+        brokers=(Broker(name="a"), Broker(name="b")),
+        topics=tuple(Topic(filter=name, deadline_ns=60 * MS) for name in ("alarms/#", "doors/#")),
+        publishers=(Publisher(broker="a", topic="doors/1", rate_hz=1.0),),
+    )
+    setup = SimulationSetup(network, None, None)
+    qos = setup.qos_of("doors/1")
+    assert setup.filters_affected("a", qos) == ("doors/#",)
+    assert setup.filters_affected("b", qos) == ("alarms/#", "doors/#")  # nothing is published there: it may be either
 
 
 def test_every_expected_delivery_is_in_time_late_or_lost() -> None:

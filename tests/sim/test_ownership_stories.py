@@ -8,9 +8,9 @@ import pytest
 from overlane.core.units import MS, SECOND
 from overlane.network import Broker, Link, Network, Simulation, Topic, parse_network
 from overlane.sim.whole.broker import Pace
-from overlane.sim.whole.drawing import CHAOS_NS, Drawn, Fault, Kind, Person, Publication, Subscription
+from overlane.sim.whole.drawing import CHAOS_NS, Drawn, DrawnFault, DrawnSubscription, FaultKind, Person, Publication
 from overlane.sim.whole.habits import Habits
-from overlane.sim.whole.message import Message
+from overlane.sim.whole.message import SimulatedMessage
 from overlane.sim.whole.running import WholeWorld
 from overlane.sim.world import World
 
@@ -31,18 +31,33 @@ def drawn(seed: int) -> Drawn:
     clients = (
         Person("first", "b0", MS, (), (Publication(TOPIC, 1, 40),), Habits()),
         Person("second", "b1", MS, (), (Publication(TOPIC, 1, 40),), Habits()),
-        Person("reader", "b2", MS, (Subscription("t/#", 2), Subscription("$overlane/liveliness/#", 0)), (), Habits()),
+        Person(
+            "reader",
+            "b2",
+            MS,
+            (DrawnSubscription("t/#", 2), DrawnSubscription("$overlane/liveliness/#", 0)),
+            (),
+            Habits(),
+        ),
     )
-    kinds = (Kind.KILL, Kind.POWER, Kind.CUT, Kind.SLOW, Kind.LOSSY, Kind.VANISH, Kind.CONNECTION)
+    kinds = (
+        FaultKind.KILL,
+        FaultKind.POWER,
+        FaultKind.CUT,
+        FaultKind.SLOW,
+        FaultKind.LOSSY,
+        FaultKind.VANISH,
+        FaultKind.CONNECTION,
+    )
     faults = []
     for _ in range(4):
         kind = random.choice(kinds)
         whom: tuple[str, ...] = (random.choice(("b0", "b1")),)
-        if kind in (Kind.CUT, Kind.SLOW, Kind.LOSSY):
+        if kind in (FaultKind.CUT, FaultKind.SLOW, FaultKind.LOSSY):
             whom = random.choice((("b0", "b1"), ("b1", "b2"), ("b0", "b2")))
-        elif kind in (Kind.VANISH, Kind.CONNECTION):
+        elif kind in (FaultKind.VANISH, FaultKind.CONNECTION):
             whom = (random.choice(("first", "second")),)
-        faults.append(Fault(random.randrange(CHAOS_NS), kind, whom, random.randrange(200, 1500) * MS))
+        faults.append(DrawnFault(random.randrange(CHAOS_NS), kind, whom, random.randrange(200, 1500) * MS))
     pace = Pace(100_000, (MS, 2 * MS))
     in_order = tuple(sorted(faults, key=lambda fault: fault.at_ns))
     return Drawn(seed, network, dict.fromkeys(names, pace), clients, in_order, is_tight=False)
@@ -51,12 +66,12 @@ def drawn(seed: int) -> Drawn:
 @pytest.mark.parametrize("seed", range(6))
 def test_one_owner_at_a_time_each_message_once_and_the_strongest_in_the_end(seed: int) -> None:
     world = WholeWorld(drawn(seed))
-    got: list[Message] = []
+    got: list[SimulatedMessage] = []
     reader = world.clients["reader"]
 
     def tell(packet: object, _: int) -> None:
         topic, payload = packet.topic, bytes(packet.payload)  # type: ignore[attr-defined]
-        if topic == TOPIC and (message := Message.read(topic, payload)) is not None:
+        if topic == TOPIC and (message := SimulatedMessage.read(topic, payload)) is not None:
             got.append(message)
 
     reader._tell = tell  # type: ignore[method-assign, assignment]
@@ -143,9 +158,9 @@ duration = "10s"
 def test_trusted_topics_wait_for_their_path_in_the_simulator_while_others_go_on() -> None:
     world = World(parse_network(TRUST))
     world.run()
-    moves = [move for move in world.chronicle.route_moves if "secret/#" in move.topics]
+    moves = [move for move in world.run_log.route_moves if "secret/#" in move.topics]
     assert {link for move in moves for link in move.effect.links} == {("a", "c"), ("c", "d")}
-    told = [(one.effect.unmet.requirement, one.effect.is_met) for one in world.chronicle.requirements]
+    told = [(one.effect.unmet.requirement, one.effect.is_met) for one in world.run_log.requirements]
     assert set(told) == {("encrypted", False), ("encrypted", True), ("avoid", False), ("avoid", True)}
     rows = world.report().topics
     assert rows["open/#"].lost == rows["open/#"].late == 0

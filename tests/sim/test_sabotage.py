@@ -15,7 +15,7 @@ from test_soak import SEEDS as SOAKED
 
 from overlane.core.flows.arrival import Arrival
 from overlane.core.flows.source import Source
-from overlane.core.routing.duplicate_window import DuplicateFilter, DuplicateWindow
+from overlane.core.routing.forwarding.duplicate_window import DuplicateFilter, DuplicateWindow
 from overlane.sim.soak import run_seed
 
 Sabotage = Callable[[], AbstractContextManager[object]]
@@ -59,7 +59,7 @@ SEEDS_MAX = 200
 def test_the_soak_notices_a_core(sabotage: Sabotage) -> None:
     seed = SEEDS[sabotage]
     assert first_broken(sabotage, range(seed, seed + 1)) == seed
-    assert seed < SOAKED  # the soak proves that it is not broken without the sabotage
+    assert seed in SOAKED  # the soak proves that it is not broken without the sabotage
 
 
 def first_broken(sabotage: Sabotage, seeds: range) -> int | None:

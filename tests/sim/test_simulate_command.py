@@ -138,6 +138,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
+@pytest.mark.slow
 def test_the_same_file_and_seed_give_the_same_digest_under_any_hash_seed(network: str) -> None:
     digests = set()
     for hash_seed in ("0", "1", "4242"):
@@ -202,12 +203,14 @@ def test_a_soak_of_one_seed_tells_how_it_went() -> None:
     assert "0 runs with a violated invariant" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", ["overlay", "brokers", "tiers", "coordinated", "domain"])
 def test_a_soak_of_one_kind_leaves_the_others_out(of: str) -> None:
     status, output, _ = invoke("--soak", "1", "--soak-of", of, "--seed", "3")
     assert (status, output.split(" deliveries")[0].split(", ")[:2]) == (0, ["1 seeds", "1 runs"]), output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_interrupted_soak_tells_what_it_has_found_until_then(tmp_path: Path, jobs: int) -> None:
     words = ["simulate", "--soak", "100000", "--soak-of", "domain", "--jobs", str(jobs)]

@@ -5,9 +5,9 @@ import pytest
 from overlane.network import format_network, parse_network
 from overlane.sim.soak import draw, run_seed
 
-SEEDS = 100
-"""Each sabotage of test_sabotage.py is found within the first 13, and hostile brokers of each kind are met at least
-three times (test_hostile_soak.py). Whole brokers run the same core on 200 more (test_whole_soak.py)."""
+SEEDS = (*range(40), 51, 62, 63, 70, 75, 85, 93)
+"""Each sabotage of test_sabotage.py is found within the first 13. Those above 40 have a hostile broker: each kind is
+met at least three times (test_hostile_soak.py). Whole brokers run the same core on 200 more (test_whole_soak.py)."""
 SEEDS_PER_TEST = 5
 BROKE = {
     101: "confirmations by the key of a route: a broker suspected itself",
@@ -23,9 +23,10 @@ def test_what_broke_a_seed_is_mended(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+@pytest.mark.parametrize("first", range(0, len(SEEDS), SEEDS_PER_TEST))
 def test_the_invariants_hold_on_every_seed(first: int) -> None:
-    broken = [verdict.told() for verdict in map(run_seed, range(first, first + SEEDS_PER_TEST)) if verdict.broken]
+    seeds = SEEDS[first : first + SEEDS_PER_TEST]
+    broken = [verdict.told() for verdict in map(run_seed, seeds) if verdict.broken]
     assert not broken, "\n".join(broken)
 
 

@@ -134,7 +134,7 @@ def test_unplugging_an_uplink_costs_a_reliable_topic_nothing_and_is_no_failure_o
     assert topic.latency_ms is not None
     assert (topic.latency_ms.p50, topic.latency_ms.max < 100.0) == (10.0, True)
     assert world.link("a", "b").latency_from("a") == 10 * MS
-    assert [move for move in world.chronicle.link_moves if move.at > 0] == []
+    assert [move for move in world.run_log.link_moves if move.at > 0] == []
 
 
 def test_without_any_uplink_a_broker_is_cut_off_until_one_is_back() -> None:
@@ -208,5 +208,5 @@ def test_all_links_of_a_broker_change_their_path_and_no_route_changes(seed: int)
     # Those that were under way or sent before the news came, 30 and 40 ms, and had no time for another try.
     assert topic.expected - topic.in_time <= 8
     assert topic.latency_ms.max < 120.0
-    assert [move for move in world.chronicle.link_moves if move.at > 0] == []
-    assert [move for move in world.chronicle.route_moves if move.at > SECOND] == []
+    assert [move for move in world.run_log.link_moves if move.at > 0] == []
+    assert [move for move in world.run_log.route_moves if move.at > SECOND] == []

@@ -4,7 +4,7 @@ from overlane.core.units import MS, SECOND, Nanos
 from overlane.network import Broker, Link, Network, Simulation
 from overlane.sim.whole.broker import Pace
 from overlane.sim.whole.convergence import not_converged
-from overlane.sim.whole.drawing import CHAOS_NS, Drawn, Fault, Kind, Person, Publication, Subscription
+from overlane.sim.whole.drawing import CHAOS_NS, Drawn, DrawnFault, DrawnSubscription, FaultKind, Person, Publication
 from overlane.sim.whole.habits import Habits
 from overlane.sim.whole.running import WholeWorld
 
@@ -21,10 +21,10 @@ def world() -> WholeWorld:
     )
     clients = (
         Person("c1", "b0", MS, (), (Publication("r/c1", 2, 1),), Habits(is_v5=True)),
-        Person("c2", "b1", MS, (Subscription("r/#", 2, at_ns=SUBSCRIBED_NS),), (), Habits(is_v5=True)),
+        Person("c2", "b1", MS, (DrawnSubscription("r/#", 2, at_ns=SUBSCRIBED_NS),), (), Habits(is_v5=True)),
     )
     cut_ns = SUBSCRIBED_NS - 100 * MS
-    cut = Fault(cut_ns, Kind.CUT, ("b0", "b1"), HEALED_NS - cut_ns)
+    cut = DrawnFault(cut_ns, FaultKind.CUT, ("b0", "b1"), HEALED_NS - cut_ns)
     pace = Pace(100_000, (MS, 2 * MS))
     return WholeWorld(Drawn(1, network, {"b0": pace, "b1": pace}, clients, (cut,), is_tight=False))
 

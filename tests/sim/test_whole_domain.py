@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from overlane.pubsub.sessions.domain import Held
+from overlane.pubsub.sessions.domain import HeldSession
 from overlane.pubsub.sessions.lookup import SessionLookup
 from overlane.pubsub.sessions.registry import Sessions
 from overlane.sim.whole.domain import DomainWorld, draw_domain, run_seed
@@ -26,7 +26,7 @@ Sabotage = Callable[[], AbstractContextManager[object]]
 
 def nobody_answers() -> AbstractContextManager[object]:
     """Whoever is asked says that it has nothing."""
-    return patch.object(Sessions, "held", lambda *_: Held())
+    return patch.object(Sessions, "held", lambda *_: HeldSession())
 
 
 def nobody_waits() -> AbstractContextManager[object]:

@@ -8,8 +8,8 @@ from overlane.network import Broker, Link, Network, Simulation
 from overlane.network.schema import Topic
 from overlane.pubsub.limits import Limits
 from overlane.sim.whole.broker import Pace
-from overlane.sim.whole.drawing import CHAOS_NS, Drawn, Person, Publication, Subscription, draw
-from overlane.sim.whole.reconfiguring import Change, draw_changes, reconfigure, schedule
+from overlane.sim.whole.drawing import CHAOS_NS, Drawn, DrawnSubscription, Person, Publication, draw
+from overlane.sim.whole.reconfiguring import DrawnChange, draw_changes, reconfigure, schedule
 from overlane.sim.whole.running import WholeWorld, examine
 
 SEEDS = 40
@@ -25,9 +25,9 @@ def line() -> Network:
     )
 
 
-def changed(network: Network) -> Change:
+def changed(network: Network) -> DrawnChange:
     """a and c are linked directly, and no longer through b; t is reliable; fewer messages are under way."""
-    return Change(
+    return DrawnChange(
         0,
         Network(
             brokers=network.brokers,
@@ -41,7 +41,7 @@ def changed(network: Network) -> Change:
 
 def story() -> WholeWorld:
     writer = Person("writer", "a", MS, (), (Publication("t0/x", 2, 200), Publication("t1/x", 1, 200)))
-    reader = Person("reader", "c", MS, (Subscription("t0/#", 2), Subscription("t1/#", 1)), ())
+    reader = Person("reader", "c", MS, (DrawnSubscription("t0/#", 2), DrawnSubscription("t1/#", 1)), ())
     network = line()
     return WholeWorld(Drawn(1, network, dict.fromkeys("abc", PACE), (writer, reader), (), is_tight=False))
 

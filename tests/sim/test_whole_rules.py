@@ -4,8 +4,8 @@ import pytest
 
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.sim.whole.contact import Contact
-from overlane.sim.whole.judge import Judge
-from overlane.sim.whole.message import Message
+from overlane.sim.whole.judge import WholeJudge
+from overlane.sim.whole.message import SimulatedMessage
 from overlane.sim.whole.rules.groups import GroupRule
 from overlane.sim.whole.rules.history import History
 from overlane.sim.whole.rules.keep_alive import TIMED_OUT, KeepAliveRule
@@ -29,8 +29,8 @@ def told() -> Told:
     return Told()
 
 
-def retained(number: int, *, qos: int = 2, clears: bool = False) -> Message:
-    return Message("pub", "r/pub", number, qos, is_retained=True, clears=clears)
+def retained(number: int, *, qos: int = 2, clears: bool = False) -> SimulatedMessage:
+    return SimulatedMessage("pub", "r/pub", number, qos, is_retained=True, clears=clears)
 
 
 # Order
@@ -42,8 +42,8 @@ def retained(number: int, *, qos: int = 2, clears: bool = False) -> Message:
 def test_only_what_was_sent_again_and_missed_at_first_may_come_after_what_followed_it(
     subscribed_at: int, is_sent_again: bool, is_right: bool
 ) -> None:
-    judge = Judge(lambda: SECOND, BROKER_OF, PASSING)
-    first, second = (Message("pub", "t/pub", number, 1) for number in (1, 2))
+    judge = WholeJudge(lambda: SECOND, BROKER_OF, PASSING)
+    first, second = (SimulatedMessage("pub", "t/pub", number, 1) for number in (1, 2))
     for number, message in enumerate((first, second), 1):
         if number == subscribed_at:
             judge.subscribed("near", "t/#", 1)
@@ -121,7 +121,7 @@ def test_at_rest_every_broker_has_the_last_one(rule: RetainedRule) -> None:
 
 # Wills
 
-WILL = Message("near", "w/near", 1, 2)
+WILL = SimulatedMessage("near", "w/near", 1, 2)
 
 
 def lost_at(ended_ns: Nanos, *, delay_ns: Nanos = 0, goodbye_ns: Nanos = NEVER) -> Contact:
@@ -204,7 +204,7 @@ def test_a_refusal_before_a_goodbye_is_excused_where_the_disk_was_in_trouble(
 
 # Groups
 
-SHARED = Message("pub", "s/pub", 1, 2)
+SHARED = SimulatedMessage("pub", "s/pub", 1, 2)
 
 
 def group(told: Told, *members: str, qos: int = 2) -> GroupRule:
@@ -215,7 +215,7 @@ def group(told: Told, *members: str, qos: int = 2) -> GroupRule:
     return rule
 
 
-def never(_client: str, _message: Message) -> bool:
+def never(_client: str, _message: SimulatedMessage) -> bool:
     return False
 
 

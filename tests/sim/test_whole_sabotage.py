@@ -23,7 +23,7 @@ from overlane.mqtt import keep_alive, read_ahead
 from overlane.mqtt.connection import Connection
 from overlane.mqtt.keep_alive import KeepAlive
 from overlane.pubsub import state
-from overlane.pubsub.consumer import Consumer
+from overlane.pubsub.contract.consumer import Consumer
 from overlane.pubsub.delivery.delivery import OVERRUN, Delivery, Given
 from overlane.pubsub.delivery.window import Entry, Window
 from overlane.pubsub.message import Message

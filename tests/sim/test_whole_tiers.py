@@ -16,11 +16,11 @@ import pytest
 from overlane.core.bundles import BUNDLES
 from overlane.core.flows.held_messages import HeldMessages
 from overlane.core.gossip.edge_scope import EdgeScope
-from overlane.core.gossip.told_by_link import Teller
+from overlane.core.gossip.link_interest import LinkInterest
 from overlane.core.units import MS, SECOND
 from overlane.network import Broker, Link, Network, Simulation
 from overlane.sim.whole.broker import Pace
-from overlane.sim.whole.drawing import CHAOS_NS, Drawn, Fault, Kind, Person, Publication, Subscription
+from overlane.sim.whole.drawing import CHAOS_NS, Drawn, DrawnFault, DrawnSubscription, FaultKind, Person, Publication
 from overlane.sim.whole.habits import Habits
 from overlane.sim.whole.running import examine
 from overlane.sim.whole.tiers import Move, TierWorld, draw_tiers, run_seed
@@ -66,7 +66,7 @@ def world(
     *people: Person,
     moves: tuple[Move, ...] = (),
     assignment: dict[int, str] | None = None,
-    faults: tuple[Fault, ...] = (),
+    faults: tuple[DrawnFault, ...] = (),
 ) -> TierWorld:
     """Three edges and two routing brokers."""
     edges, routers = ("e1", "e2", "e3"), ("r1", "r2")
@@ -83,7 +83,7 @@ def world(
 
 def test_retained_messages_reach_a_late_subscriber_after_the_edge_of_their_publisher_has_gone() -> None:
     writer = Person("writer", "e1", MS, (), (Publication("r/x", 1, 5, is_retained=True),))
-    reader = Person("reader", "e3", MS, (Subscription("r/#", 2, replays=True, at_ns=3_900 * MS),), ())
+    reader = Person("reader", "e3", MS, (DrawnSubscription("r/#", 2, replays=True, at_ns=3_900 * MS),), ())
     net = world(writer, reader)
     net.start()
     net.engine.run_until(3_500 * MS)
@@ -97,7 +97,7 @@ def test_retained_messages_reach_a_late_subscriber_after_the_edge_of_their_publi
 
 def test_messages_for_a_shared_subscription_elsewhere_wait_like_all_others() -> None:
     writer = Person("writer", "e1", MS, (), (Publication("s/x", 2, 8),))
-    member = Person("member", "e3", MS, (Subscription("$share/g/s/#", 2),), ())
+    member = Person("member", "e3", MS, (DrawnSubscription("$share/g/s/#", 2),), ())
     net = world(writer, member, moves=(Move(1 * SECOND, TO_R1),), assignment={})
     assert examine(net) is None
     assert net.judge.deliveries >= 8
@@ -105,7 +105,7 @@ def test_messages_for_a_shared_subscription_elsewhere_wait_like_all_others() -> 
 
 def test_qos_2_across_moves() -> None:
     writer = Person("writer", "e1", MS, (), (Publication("t0/x", 2, 100), Publication("t1/x", 1, 100)))
-    reader = Person("reader", "e3", MS, (Subscription("t0/#", 2), Subscription("+/x", 1)), ())
+    reader = Person("reader", "e3", MS, (DrawnSubscription("t0/#", 2), DrawnSubscription("+/x", 1)), ())
     moves = tuple(Move(number * 400 * MS, (TO_R2, TO_R1)[number % 2]) for number in range(1, 9))
     assert examine(world(writer, reader, moves=moves)) is None
 
@@ -128,11 +128,11 @@ def dropping_filters_before_their_carrier_knows_better() -> AbstractContextManag
 def forgetting_what_was_told_over_an_earlier_connection() -> AbstractContextManager[object]:
     """Whoever is connected anew does not seem to have told anything before."""
 
-    def connected(self: Teller) -> None:
+    def connected(self: LinkInterest) -> None:
         for word in self.words.values():
             word.filters, word.leftover = {}, {}
 
-    return patch.object(Teller, "connected", connected)
+    return patch.object(LinkInterest, "connected", connected)
 
 
 def messages_that_wait_without_a_record() -> AbstractContextManager[object]:
@@ -144,7 +144,7 @@ _must_wait = EdgeScope.must_wait
 # Stories, each of which needs one rule
 
 WRITER = Person("writer", "e1", MS, (), (Publication("t0/x", 1, 50),))
-READER = Person("reader", "e3", MS, (Subscription("t0/#", 1),), ())
+READER = Person("reader", "e3", MS, (DrawnSubscription("t0/#", 1),), ())
 
 
 def somebody_publishes_for_a_subscriber_elsewhere() -> TierWorld:
@@ -152,20 +152,20 @@ def somebody_publishes_for_a_subscriber_elsewhere() -> TierWorld:
 
 
 def a_bundle_moves_to_a_broker_that_does_not_reach_the_subscriber() -> TierWorld:
-    cut = Fault(500 * MS, Kind.CUT, ("e3", "r2"), 3 * SECOND)
+    cut = DrawnFault(500 * MS, FaultKind.CUT, ("e3", "r2"), 3 * SECOND)
     return world(WRITER, READER, moves=(Move(1 * SECOND, TO_R2),), faults=(cut,))
 
 
 def a_routing_broker_restarts_and_a_visitor_leaves_before_somebody_else_asks_for_what_is_retained() -> TierWorld:
     """The others ask at the end of every story."""
     writer = Person("writer", "e1", MS, (), (Publication("r/x", 1, 5, is_retained=True),))
-    wanted = Subscription("r/#", 1, replays=True)
+    wanted = DrawnSubscription("r/#", 1, replays=True)
     visitor = Person("visitor", "e3", MS, (wanted,), (), Habits(is_passing=True), 100 * MS, 3 * SECOND)
-    return world(writer, visitor, faults=(Fault(1 * SECOND, Kind.KILL, ("r1",), 300 * MS),))
+    return world(writer, visitor, faults=(DrawnFault(1 * SECOND, FaultKind.KILL, ("r1",), 300 * MS),))
 
 
 def an_edge_is_killed_before_its_bundles_have_a_carrier() -> TierWorld:
-    kill = Fault(2 * SECOND, Kind.KILL, ("e1",), 500 * MS)
+    kill = DrawnFault(2 * SECOND, FaultKind.KILL, ("e1",), 500 * MS)
     return world(WRITER, READER, moves=(Move(3 * SECOND, TO_R1),), assignment={}, faults=(kill,))
 
 

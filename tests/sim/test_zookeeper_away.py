@@ -18,7 +18,7 @@ from overlane.network import Broker, Link, Network, Simulation
 from overlane.network.schema import Defaults
 from overlane.sim.whole.broker import Pace
 from overlane.sim.whole.coordinated import CoordinatedWorld
-from overlane.sim.whole.drawing import CHAOS_NS, Drawn, Fault, Kind, Person, Publication, Subscription
+from overlane.sim.whole.drawing import CHAOS_NS, Drawn, DrawnFault, DrawnSubscription, FaultKind, Person, Publication
 
 HOUR: Nanos = 3600 * SECOND
 MINUTE: Nanos = 60 * SECOND
@@ -38,7 +38,7 @@ def world() -> CoordinatedWorld:
     roles = {**dict.fromkeys(EDGES, "edge"), **dict.fromkeys(ROUTERS, "routing")}
     people = (
         Person("writer", "e1", MS, (), (Publication("t/1", 1, 1),)),
-        Person("reader", "e3", MS, (Subscription("t/#", 1), Subscription("u/#", 1)), ()),
+        Person("reader", "e3", MS, (DrawnSubscription("t/#", 1), DrawnSubscription("u/#", 1)), ()),
     )
     paces = dict.fromkeys((*EDGES, *ROUTERS), Pace(200_000, (MS, 5 * MS)))
     return CoordinatedWorld(Drawn(1, network, paces, people, (), False, roles), ())
@@ -69,7 +69,7 @@ class Away:
 
     def restart(self, name: str, after: Nanos = MINUTE) -> None:
         now = self.net.engine.now
-        self.net._crash(Fault(now, Kind.KILL, (name,), after), now + after)
+        self.net._crash(DrawnFault(now, FaultKind.KILL, (name,), after), now + after)
 
     def push(self, version: int, text: str) -> None:
         """At the ensemble itself, whether it can be reached or not."""

@@ -12,10 +12,10 @@ from overlane.core.qos import QosTable
 from overlane.core.units import SECOND
 from overlane.mqtt.codec import codec5
 from overlane.mqtt.connection import Connection
-from overlane.mqtt.server import Server
+from overlane.mqtt.server import MqttServer
 from overlane.pubsub.cluster.uplink import Alone
-from overlane.pubsub.consumer import Peer
-from overlane.pubsub.questions import Verdict
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.questions import LoginVerdict
 from overlane.pubsub.state import Settings
 from overlane.telemetry.rows import Row
 from overlane.telemetry.sampler import Sampler
@@ -44,7 +44,7 @@ class Station:
     def __init__(self, qos: QosTable | None = None) -> None:
         self.now = START
         self.core = OverlayBroker(BrokerConfig("seattle", qos or QosTable({})), 1, (), self.now)
-        self.server = Server("seattle", Settings(qos=qos or QosTable({})), Alone(), lambda: "fresh", (), self.now)
+        self.server = MqttServer("seattle", Settings(qos=qos or QosTable({})), Alone(), lambda: "fresh", (), self.now)
         self.lines = Lines()
         self.rows: list[Row] = []
         self.rates = TopicRates(self.server.state)
@@ -69,7 +69,7 @@ class Station:
         hello = mqtt5.ConnectPacket(client_id, session_expiry_interval=expiry_s)
         self.server.receive(connection, codec5.write(hello), self.now)
         for _ in self.server.take_questions():
-            self.server.authenticated(connection, Verdict.IS_ANONYMOUS, self.now)
+            self.server.authenticated(connection, LoginVerdict.IS_ANONYMOUS, self.now)
         return connection
 
     def subscribe(self, connection: Connection, topic_filter: str, qos: int = 0) -> None:

@@ -15,10 +15,10 @@ from overlane.mqtt.runs import pack_lone, pack_run
 from overlane.pubsub.cluster.arrivals import Mixed
 from overlane.pubsub.cluster.envelope import PROPERTIES, pack
 from overlane.pubsub.message import Message
-from overlane.telemetry.arrivals import Arrivals
+from overlane.telemetry.arrivals import ArrivalCounter
 from overlane.telemetry.deliveries import DeliverySample
 from overlane.telemetry.message_paths import MessagePaths
-from overlane.telemetry.rows import Delivery, TopicRate
+from overlane.telemetry.rows import DeliveryRow, TopicRate
 
 EVERYBODY = ("mqtt",)
 ALARMS = QosClass(deadline_ns=60 * MS, reliable=True, routing=Routing.MULTIPATH)
@@ -30,7 +30,7 @@ class Bay:
     def __init__(self, rows_per_second: int = 100, seed: int = 1) -> None:
         table = QosTable({"alarms": ALARMS})
         self.station = Station(table)
-        self.rows: list[Delivery] = []
+        self.rows: list[DeliveryRow] = []
         self.sample = DeliverySample(
             lambda: table,
             MessagePaths(self.station.core),
@@ -39,7 +39,7 @@ class Bay:
             rows_per_second,
             Random(seed),
         )
-        self.arrivals = Arrivals(self.station.rates, self.sample)
+        self.arrivals = ArrivalCounter(self.station.rates, self.sample)
 
     def arrive(
         self, *messages: tuple[str, int, bytes], age_ns: int = 5 * MS, deadline_ns: int = NEVER, nobody: str = ""
@@ -59,11 +59,11 @@ def test_a_row_says_what_came_from_where_how_old_and_whether_in_time() -> None:
     bay.arrive(("alarms", 0, b"12345"), age_ns=59 * MS, deadline_ns=60 * MS)
     bay.arrive(("alarms", 0, b""), age_ns=61 * MS, deadline_ns=60 * MS)
     bay.arrive(("reports", 0, b"x"), age_ns=9 * MS)
-    late = Delivery(START, "alarms", "denver", 61 * MS, 60 * MS, False, True, "multipath", 0, None, None, 1)
+    late = DeliveryRow(START, "alarms", "denver", 61 * MS, 60 * MS, False, True, "multipath", 0, None, None, 1)
     assert bay.rows == [
         late._replace(age_ns=59 * MS, in_time=True, size_bytes=5),
         late,
-        Delivery(START, "reports", "denver", 9 * MS, None, None, False, "adaptive", 1, None, None, 1),
+        DeliveryRow(START, "reports", "denver", 9 * MS, None, None, False, "adaptive", 1, None, None, 1),
     ]
 
 

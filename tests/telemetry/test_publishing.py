@@ -17,7 +17,7 @@ from overlane.telemetry import lake as lakes
 from overlane.telemetry import publisher
 from overlane.telemetry.journal import FileName, Journal
 from overlane.telemetry.publisher import execute
-from overlane.telemetry.publishing import Job, Published, Publisher, check_lake
+from overlane.telemetry.publishing import Job, Published, TelemetryPublisher, check_lake
 from waiting import eventually
 
 
@@ -101,13 +101,13 @@ def test_wherever_the_child_is_killed_every_row_is_in_the_lake_once_after_the_ne
 
 
 @pytest.fixture
-def child() -> Iterator[Publisher]:
-    made = Publisher()
+def child() -> Iterator[TelemetryPublisher]:
+    made = TelemetryPublisher()
     yield made
     made.close()
 
 
-def test_a_child_that_is_killed_is_replaced_and_its_work_done_again(tmp_path: Path, child: Publisher) -> None:
+def test_a_child_that_is_killed_is_replaced_and_its_work_done_again(tmp_path: Path, child: TelemetryPublisher) -> None:
     desk = Desk(tmp_path, publish=child)
     desk.record(event(0, "one"))
     desk.close()
@@ -124,7 +124,7 @@ def test_a_child_that_is_killed_is_replaced_and_its_work_done_again(tmp_path: Pa
     assert files(desk.spool) == []
 
 
-def test_a_child_of_a_broker_with_real_time_priority_has_none(tmp_path: Path, child: Publisher) -> None:
+def test_a_child_of_a_broker_with_real_time_priority_has_none(tmp_path: Path, child: TelemetryPublisher) -> None:
     desk = Desk(tmp_path, publish=child)
     desk.record(event(0, "one"))
     try:
@@ -140,7 +140,7 @@ def test_a_child_of_a_broker_with_real_time_priority_has_none(tmp_path: Path, ch
 
 
 def test_a_child_that_cannot_start_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(tmp_path, publish=Publisher())
+    desk = Desk(tmp_path, publish=TelemetryPublisher())
     desk.record(event(0, "one"))
     with monkeypatch.context() as patch:
         patch.setattr("overlane.telemetry.publishing.CHILD", "overlane.telemetry.nowhere")
@@ -184,8 +184,8 @@ def test_a_lake_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
 
 BROKER = """
 import sys
-from overlane.telemetry.publishing import Job, Publisher
-Publisher()(Job(*sys.argv[1:4], (sys.argv[4],), lake_bytes=0, disk_bytes_max=2**30))
+from overlane.telemetry.publishing import Job, TelemetryPublisher
+TelemetryPublisher()(Job(*sys.argv[1:4], (sys.argv[4],), lake_bytes=0, disk_bytes_max=2**30))
 """
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from overlane.telemetry.rows import TABLES, Delivery, Event, QueueDepth, Row
+from overlane.telemetry.rows import TABLES, DeliveryRow, Event, QueueDepth, Row
 from overlane.telemetry.schema import SCHEMAS, TABLE_KEY, VERSION, VERSION_KEY, record_batch
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "telemetry.md"
@@ -36,7 +36,9 @@ def test_only_types_are_used_that_parquet_and_spark_have_alike() -> None:
 
 
 def test_rows_become_columns_with_the_writer_added() -> None:
-    row = Delivery(AT_NS, "t", "seattle", 5, None, None, True, "adaptive", 64, 2, ("seattle", "denver", "orlando"), 7)
+    row = DeliveryRow(
+        AT_NS, "t", "seattle", 5, None, None, True, "adaptive", 64, 2, ("seattle", "denver", "orlando"), 7
+    )
     batch = record_batch("deliveries", "orlando", 3, [row])
     assert batch.schema == SCHEMAS["deliveries"]
     assert batch.to_pylist() == [{**row._asdict(), "broker": "orlando", "incarnation": 3, "path": list(row.path or ())}]

@@ -1,6 +1,7 @@
 """Hosts with copies of brokers, in a wide area of their own: one changes its address, and its cables are cut."""
 
 import asyncio
+import statistics
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -11,13 +12,13 @@ import pytest
 from ground import needs_a_wide_area
 
 from overlane.client import connect
-from overlane.coordination.asking import asking
+from overlane.coordination.client import coordination_client
 from overlane.coordination.ensemble.java import java_command, server_jars
 from overlane.coordination.ensemble.layout import configuration, open_ensemble
 from overlane.coordination.ensemble.running import MAIN, OPTIONS
 from overlane.coordination.records import decode_registration
 from overlane.coordination.zookeeper import Access
-from overlane.core.units import MS
+from overlane.core.units import MS, SECOND
 from overlane.errors import Unavailable
 from overlane.local_ports import HOST
 from overlane.recovery.replica_set import ReplicaSet, decode_set, replica_path
@@ -118,7 +119,7 @@ class HostsApart:
 
     async def _until(self, path: str, look: Callable[[bytes], Found | None], what: str) -> Found:
         found: Found | None = None
-        async with asking(Access(self._zookeeper, "/overlane"), WITHIN_S) as session:
+        async with coordination_client(Access(self._zookeeper, "/overlane"), WITHIN_S) as session:
             until = time.monotonic() + WITHIN_S
             while found is None:
                 assert time.monotonic() < until, f"it has not come to this: {what}\n{self.logs()}"
@@ -131,19 +132,19 @@ class HostsApart:
         return "\n".join(f"-- {file.name}\n{file.read_text()[-3000:]}" for file in sorted(self._folder.glob("*.log")))
 
 
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[HostsApart]:
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostsApart]:
     near = Conditions(latency_ns=2 * MS)
     sites: list[str | Site] = ["zoo", Site("west-1", (Uplink("fibre"), Uplink("radio"))), "west-2"]
     paths = {("zoo", "west-1"): near, ("zoo", "west-2"): near, ("west-1", "west-2"): near}
     with WideArea(sites, paths, is_urgent=False) as area:
-        made = HostsApart(area, tmp_path)
+        made = HostsApart(area, tmp_path_factory.mktemp("hosts"))
         made.start()
         yield made
 
 
-async def subscribe(address: str) -> None:
-    async with connect(address, client_id="reader", session_expiry="1h") as client, client.subscribe("orders", qos=1):
+async def subscribe(address: str, client_id: str = "reader", topic: str = "orders") -> None:
+    async with connect(address, client_id=client_id, session_expiry="1h") as client, client.subscribe(topic, qos=1):
         pass
 
 
@@ -164,6 +165,54 @@ async def read(address: str, count: int) -> list[int]:
             if len(found) == count:
                 break
     return found
+
+
+async def acknowledged_s(address: str, count: int) -> float:
+    """The median time of a QoS 1 message until it is acknowledged, of so many one after the other."""
+    times_s = []
+    async with connect(address, client_id="timed") as client:
+        for number in range(count):
+            began_s = time.monotonic()
+            await client.publish("timed", str(number), qos=1)
+            times_s.append(time.monotonic() - began_s)
+    return statistics.median(times_s)
+
+
+async def all_acknowledged_s(address: str, count: int) -> float:
+    """The time until so many QoS 1 messages that are published at once are acknowledged."""
+    async with connect(address, client_id="timed") as client:
+        began_s = time.monotonic()
+        await asyncio.gather(*(client.publish("timed", str(number), qos=1) for number in range(count)))
+        return time.monotonic() - began_s
+
+
+async def delivered_s(address: str, count: int) -> float:
+    """The median time of a QoS 0 message until it is delivered."""
+    times_s = []
+    async with connect(address) as client, client.subscribe("swift", qos=0) as messages:
+        for number in range(count):
+            began_s = time.monotonic()
+            await client.publish("swift", str(number), qos=0)
+            await anext(messages)
+            times_s.append(time.monotonic() - began_s)
+    return statistics.median(times_s)
+
+
+def test_an_acknowledgement_takes_one_round_trip_to_the_mirror_and_qos_0_waits_for_nobody(hosts: HostsApart) -> None:
+    area, way_s = hosts.area, 0.15
+    for name in HOSTS:
+        hosts.until_set(name, name, 1)
+    address = hosts.until_registered("west-1", area.address("west-1"))
+    hosts.at("west-1", subscribe(address, "later", "timed"))
+    area.change("west-1", "west-2", latency_ns=round(way_s * SECOND))
+    one_by_one_s = hosts.at("west-1", acknowledged_s(address, 9))
+    together_s = hosts.at("west-1", all_acknowledged_s(address, 60))
+    swift_s = hosts.at("west-1", delivered_s(address, 9))
+    area.restore("west-1", "west-2")
+    # A round trip, not two, whether one message is under way or sixty.
+    assert 2 * way_s <= one_by_one_s < 4 * way_s, (one_by_one_s, together_s, swift_s)
+    assert 2 * way_s <= together_s < 6 * way_s, (one_by_one_s, together_s, swift_s)
+    assert swift_s < way_s, (one_by_one_s, together_s, swift_s)
 
 
 def test_a_host_that_moves_serves_on_and_one_whose_cables_are_cut_is_continued_elsewhere(

@@ -6,9 +6,9 @@ import pytest
 
 from overlane.core.units import SECOND
 from overlane.mqtt.connection import Connection
-from overlane.pubsub.backpressure import GO_SHARE, STOP_MAX
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
 from overlane.pubsub.limits import Limits
+from overlane.pubsub.publishing.backpressure import GO_SHARE, STOP_MAX
 from overlane.turn.backpressure import MANY, Backpressure
 
 

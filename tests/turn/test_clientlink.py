@@ -5,9 +5,9 @@ import asyncio
 import mqtt5
 
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.mqtt.server import Server
+from overlane.mqtt.server import MqttServer
 from overlane.pubsub.cluster.uplink import Alone
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.state import Settings
 from overlane.turn.backpressure import TURN_MAX, Backpressure
@@ -54,12 +54,12 @@ def test_a_client_may_not_publish_more_while_its_acknowledgements_wait_for_the_d
         return 0
 
     async def story() -> None:
-        server = Server("here", Settings(Limits(in_flight=IN_FLIGHT)), Alone(), lambda: "fresh", (), 0)
+        server = MqttServer("here", Settings(Limits(in_flight=IN_FLIGHT)), Alone(), lambda: "fresh", (), 0)
         paper = Paper()
         link = ClientLink(asyncio.get_running_loop(), server, now, lambda: None, paper, Peer("127.0.0.1"), 0)
 
         def end_turn(waits: bool) -> None:
-            server.take_effects()
+            server.take_records()
             for connection in server.take_touched():
                 chunks, _ = connection.taken()
                 link.send(chunks, waits)
@@ -98,7 +98,7 @@ def test_the_time_in_which_a_client_had_to_stop_does_not_count_against_its_keep_
     clock: list[Nanos] = [0]
 
     async def story() -> None:
-        server = Server("here", Settings(Limits()), Alone(), lambda: "fresh", (), 0)
+        server = MqttServer("here", Settings(Limits()), Alone(), lambda: "fresh", (), 0)
         link = ClientLink(
             asyncio.get_running_loop(), server, lambda: clock[0], lambda: None, Paper(), Peer("127.0.0.1"), 0
         )
@@ -121,11 +121,11 @@ def test_clients_wait_for_the_next_turn_when_others_have_filled_this_one() -> No
 
     async def story() -> None:
         loop = asyncio.get_running_loop()
-        server = Server("here", Settings(Limits()), Alone(), lambda: "fresh", (), 0)
+        server = MqttServer("here", Settings(Limits()), Alone(), lambda: "fresh", (), 0)
         lines = Backpressure(server.state.uplink)
         link = ClientLink(loop, server, lambda: clock[0], lambda: None, Paper(), Peer("127.0.0.1"), 0, lines)
         link.received(mqtt5.ConnectPacket("bob").write())
-        server.take_effects()
+        server.take_records()
         lines.turn_until_ns = clock[0] + TURN_MAX
         clock[0] += TURN_MAX + 1
         link.received(mqtt5.PublishPacket("t", b"").write())
@@ -144,7 +144,7 @@ def test_a_client_that_rests_is_read_from_until_much_of_it_waits() -> None:
 
     async def story() -> None:
         loop = asyncio.get_running_loop()
-        server = Server("here", Settings(Limits(messages_per_second=1)), Alone(), lambda: "fresh", (), 0)
+        server = MqttServer("here", Settings(Limits(messages_per_second=1)), Alone(), lambda: "fresh", (), 0)
         paper = Paper()
         link = ClientLink(loop, server, lambda: 0, lambda: None, paper, Peer("127.0.0.1"), 0)
         connection = link.connection

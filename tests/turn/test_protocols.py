@@ -6,10 +6,10 @@ import pytest
 from overlane.core.config import BrokerConfig
 from overlane.core.qos import QosTable
 from overlane.core.units import MS, SECOND, Nanos
-from overlane.pubsub.connection import ClientConnection
-from overlane.pubsub.consumer import Ending, Peer
+from overlane.pubsub.contract.connection import ClientConnection
+from overlane.pubsub.contract.consumer import Ending, Peer
+from overlane.pubsub.contract.protocol import AnyServer
 from overlane.pubsub.limits import Limits
-from overlane.pubsub.protocol import AnyServer
 from overlane.pubsub.state import Settings
 from overlane.turn.assembly import assemble
 from overlane.turn.protocols import MQTT, PROTOCOLS

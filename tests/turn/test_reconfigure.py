@@ -14,10 +14,10 @@ from overlane.membership.membership import Member, MemberLink, Membership
 from overlane.membership.neighbours import NeighbourConfig
 from overlane.mqtt.connection import Connection
 from overlane.pubsub.cluster.cluster import overlay_table
-from overlane.pubsub.connection import Phase
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.connection import Phase
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.questions import LoginVerdict
 from overlane.pubsub.limits import Limits
-from overlane.pubsub.questions import Verdict
 from overlane.pubsub.state import Settings
 from overlane.turn.assembly import assemble
 from overlane.turn.reconfigure import Reconfigure, RestartNeeded
@@ -45,7 +45,7 @@ def connect(turn: Turn) -> Connection:
     connection = server.connected(Peer("127.0.0.1:1"), NOW)
     server.receive(connection, mqtt5.ConnectPacket("c").write(), NOW)
     for _ in server.take_questions():
-        server.authenticated(connection, Verdict.IS_ANONYMOUS, NOW)
+        server.authenticated(connection, LoginVerdict.IS_ANONYMOUS, NOW)
     return connection
 
 

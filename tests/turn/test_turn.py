@@ -7,10 +7,10 @@ from overlane.core.config import BrokerConfig
 from overlane.core.qos import QosTable
 from overlane.core.units import MS, SECOND, Nanos
 from overlane.mqtt.connection import Connection
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.questions import LoginVerdict
 from overlane.pubsub.delivery.window import ANSWER_WITHIN
-from overlane.pubsub.mirrored import MirroredTopics
-from overlane.pubsub.questions import Verdict
+from overlane.pubsub.publishing.mirrored import MirroredTopics
 from overlane.pubsub.state import Settings
 from overlane.turn.assembly import assemble
 from overlane.turn.turn import Outcome, Records
@@ -38,7 +38,7 @@ class Rig:
         connect = mqtt5.ConnectPacket(name, clean_start=False, session_expiry_interval=1_000)
         server.receive(connection, connect.write(), self.now)
         for _ in server.take_questions():
-            server.authenticated(connection, Verdict.IS_ANONYMOUS, self.now)
+            server.authenticated(connection, LoginVerdict.IS_ANONYMOUS, self.now)
         return connection
 
     def send(self, connection: Connection, packet: mqtt5.Packet) -> None:

@@ -50,13 +50,15 @@ class AsyncAdminClient:
             was_open = self._streams is not None
             try:
                 try:
-                    status, body = await asyncio.wait_for(self._exchange(method, target), TIMEOUT_S)
+                    async with asyncio.timeout(TIMEOUT_S):
+                        status, body = await self._exchange(method, target)
                 except (ConnectionError, asyncio.IncompleteReadError):
                     if not was_open:
                         raise
                     # The broker closes connections that were idle for a while; that is no failure.
                     self.close()
-                    status, body = await asyncio.wait_for(self._exchange(method, target), TIMEOUT_S)
+                    async with asyncio.timeout(TIMEOUT_S):
+                        status, body = await self._exchange(method, target)
             except TimeoutError:
                 self.close()
                 raise RequestFailed(timed_out(TIMEOUT_S)) from None

@@ -18,6 +18,8 @@ TIMEOUT_S = 3.0
 RESPONSE_BYTES_MAX = 64 * 2**20
 
 NOT_A_BROKER = "the response is not from a broker of this version"
+_ERRORS = msgspec.json.Decoder(ErrorView)
+"""Made here, since requests run in threads: msgspec is not safe while it looks at the fields of a type."""
 
 
 class RequestFailed(OverlaneError):
@@ -75,7 +77,7 @@ def error_message(status: int, body: bytes) -> str:
     if status == 401:
         return "the admin token is missing or wrong"
     try:
-        return msgspec.json.decode(body, type=ErrorView).error
+        return _ERRORS.decode(body).error
     except msgspec.MsgspecError:
         return f"HTTP status {status}"
 

@@ -20,7 +20,6 @@ from time import monotonic
 from typing import Any
 
 import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -78,7 +77,7 @@ class HttpServer:
     """`name`: of its address, for people. `always`: paths that are answered though too many connect."""
 
     def __init__(
-        self, name: str, endpoint: Endpoint, app: Starlette, connections_max: int, always: Collection[str] = ()
+        self, name: str, endpoint: Endpoint, app: App, connections_max: int, always: Collection[str] = ()
     ) -> None:
         self._name = name
         self._endpoint = endpoint
@@ -108,6 +107,7 @@ class HttpServer:
 def server_config(app: App, connection: type[H11Protocol]) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        interface="asgi3",
         loop="none",
         http=connection,
         ws="none",

@@ -33,7 +33,8 @@ class SupervisorClient:
             reader, writer = await asyncio.open_unix_connection(self._path)
             try:
                 writer.write(f"{verb} {broker}\n".encode())
-                response = (await asyncio.wait_for(reader.readline(), TIMEOUT_S)).decode()
+                async with asyncio.timeout(TIMEOUT_S):
+                    response = (await reader.readline()).decode()
             finally:
                 writer.close()
         except (OSError, TimeoutError) as error:

@@ -31,8 +31,8 @@ from overlane.amqp.shared_queue import SharedQueue
 from overlane.amqp.termini import DURABLE, EXPIRES_NEVER, Wanted, read_source, read_target
 from overlane.amqp.unattended import Unattended
 from overlane.core.units import Nanos
+from overlane.pubsub.contract.refused import STORE_FAILS, SubscriptionNotGranted
 from overlane.pubsub.counters import Refusal
-from overlane.pubsub.refused import STORE_FAILS, SubscribeRefused
 from overlane.pubsub.service import PubSub
 from overlane.pubsub.sessions.reserved_names import AMQP_LINK, AMQP_QUEUE, AMQP_SHARED
 from overlane.pubsub.sessions.session import Session
@@ -141,7 +141,7 @@ class Attaching:
                 self._attach_plain(channel, frame, wanted, now)
         except AmqpError as refused:
             self._refuse(channel, frame, refused)
-        except SubscribeRefused as refused:
+        except SubscriptionNotGranted as refused:
             self._state.refuse(refused.why, refused.told, channel.connection)
             self._refuse(channel, frame, AmqpError(condition_of(refused.fault), refused.told))
 
@@ -154,7 +154,7 @@ class Attaching:
             if kept is not None and (kept.user != connection.user or isinstance(kept.consumer, Connection)):
                 raise AmqpError(NOT_ALLOWED, "another client has a session of this name: use another container id")
             self._check_room(name)
-            is_same = kept is not None and _is_same(kept, address.topic, wanted.selector)
+            is_same = kept is not None and _is_same(kept, address.topic, wanted)
             session, is_present, _ = sessions.claim(name, connection.user, not is_same, wanted.expiry_s, now)
         else:
             if kept is not None:
@@ -162,14 +162,20 @@ class Attaching:
             session, is_present, _ = sessions.claim(name, connection.user, True, 0, now)
         qos = 0 if frame.snd_settle_mode == SETTLED else LINK_QOS
         replay = Replay.NEVER if is_present else Replay.ALWAYS
-        request = SubscriptionRequest(address.topic, qos, replay=replay, user_properties=_where(wanted.selector))
+        request = SubscriptionRequest(
+            address.topic, qos, wanted.no_local, replay=replay, user_properties=_where(wanted.selector)
+        )
+        if connection.session is not None and session.publishes_as != connection.session.client_id:
+            session.publishes_as = connection.session.client_id
+            if session.is_known:
+                state.batch.add(session.saved())
         link = self._link(channel, frame, frame.snd_settle_mode)
         link.session, session.consumer = session, link
         link.is_durable = wanted.is_durable
         session.window.receive_max = 0
         try:
             subscription, is_replayed = self._pubsub.subscribing.subscribe(session, request, now)
-        except SubscribeRefused:
+        except SubscriptionNotGranted:
             sessions.leave(link, False, now)
             if not is_present and session.is_durable:
                 sessions.end(session, now)
@@ -273,7 +279,7 @@ class Attaching:
             request = SubscriptionRequest(subscription, LINK_QOS, replay=Replay.NEVER, user_properties=_where(selector))
             try:
                 self._pubsub.subscribing.subscribe(session, request, now)
-            except SubscribeRefused:
+            except SubscriptionNotGranted:
                 self._pubsub.sessions.end(session, now)
                 raise
         return session
@@ -400,10 +406,12 @@ def _where(selector: str) -> tuple[tuple[str, str], ...]:
     return ((WHERE, selector),) if selector else ()
 
 
-def _is_same(session: Session, topic: str, selector: str) -> bool:
-    """Whether it has this subscription, with this selector: JMS begins another one where it has changed."""
+def _is_same(session: Session, topic: str, wanted: Wanted) -> bool:
+    """Whether it has this subscription, with these filters: JMS begins another one where they have changed."""
     found: Subscription | None = session.subscriptions.get(topic)
-    return found is not None and len(session.subscriptions) == 1 and _selector_of(found) == selector
+    if found is None or len(session.subscriptions) != 1:
+        return False
+    return _selector_of(found) == wanted.selector and found.no_local == wanted.no_local
 
 
 def _selector_of(subscription: Subscription) -> str:

@@ -17,8 +17,8 @@ from overlane.amqp.codec.framing import AMQP_FRAME, FRAME_BYTES_MIN, Framer, fra
 from overlane.amqp.codec.malformed import CONNECTION_FORCED, INTERNAL_ERROR
 from overlane.amqp.codec.performatives import Close, Error
 from overlane.core.units import NEVER, Nanos
-from overlane.pubsub.connection import ClientConnection, Phase
-from overlane.pubsub.consumer import Ending, Peer
+from overlane.pubsub.contract.connection import ClientConnection, Phase
+from overlane.pubsub.contract.consumer import Ending, Peer
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.message import Message
 from overlane.pubsub.timers import Timer
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PROTOCOL_NAME = "AMQP 1.0"
 
 
-class Stage(IntEnum):
+class ConnectionStage(IntEnum):
     """What the client has to say next."""
 
     HEADER = 0
@@ -66,7 +66,7 @@ class Connection(ClientConnection):
 
     def __init__(self, peer: Peer, limits: Limits, touched: list[ClientConnection], now: Nanos) -> None:
         super().__init__(peer, touched, now)
-        self.stage = Stage.HEADER
+        self.stage = ConnectionStage.HEADER
         self.framer = Framer(max(FRAME_BYTES_MIN, limits.packet_bytes_before_connect))
         self.frame_bytes_max = FRAME_BYTES_MIN
         """What the client takes."""
@@ -99,7 +99,7 @@ class Connection(ClientConnection):
 
     @property
     def is_stranger(self) -> bool:
-        return self.stage is Stage.HEADER
+        return self.stage is ConnectionStage.HEADER
 
     @property
     def waiting_bytes(self) -> int:

@@ -10,7 +10,7 @@ from overlane.amqp.codec.framing import EMPTY
 from overlane.amqp.codec.malformed import RESOURCE_LIMIT
 from overlane.amqp.connection import Connection
 from overlane.core.units import MS, NEVER, SECOND, Nanos
-from overlane.pubsub.connection import Phase
+from overlane.pubsub.contract.connection import Phase
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.limits import NONE, Limits
 from overlane.pubsub.service import PubSub

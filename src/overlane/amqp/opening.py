@@ -21,14 +21,14 @@ from overlane.amqp.codec.malformed import (
 )
 from overlane.amqp.codec.performatives import Close, Error, Open, SaslInit, SaslMechanisms, SaslOutcome
 from overlane.amqp.codec.types import Symbol
-from overlane.amqp.connection import PROTOCOL_NAME, Connection, Stage
+from overlane.amqp.connection import PROTOCOL_NAME, Connection, ConnectionStage
 from overlane.amqp.idle import Idle
 from overlane.core.units import MS, Nanos
-from overlane.pubsub.connection import Phase
+from overlane.pubsub.contract.connection import Phase
+from overlane.pubsub.contract.protocol import may_be_anonymous
+from overlane.pubsub.contract.questions import LOGIN_BUSY, LOGIN_UNAVAILABLE, Authenticate, LoginVerdict
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.notices import Connected
-from overlane.pubsub.protocol import may_be_anonymous
-from overlane.pubsub.questions import Authenticate, Verdict
 from overlane.pubsub.service import PubSub
 from overlane.pubsub.sessions.reserved_names import AMQP_LINK
 
@@ -53,20 +53,20 @@ class Opening:
 
     def header(self, connection: Connection, header: bytes, now: Nanos) -> None:
         """The client says which protocol it speaks; another one is answered with one that is spoken here."""
-        if connection.stage is Stage.HEADER and header == SASL_PROTOCOL:
-            connection.stage = Stage.SASL_INIT
+        if connection.stage is ConnectionStage.HEADER and header == SASL_PROTOCOL:
+            connection.stage = ConnectionStage.SASL_INIT
             mechanisms = sasl.offered(connection.peer, may_be_anonymous(self._state, connection.peer))
             connection.send(SASL_PROTOCOL)
             connection.say(0, SaslMechanisms(mechanisms), SASL_FRAME)
-        elif header == PROTOCOL and connection.stage is Stage.HEADER and not self._may_skip_sasl(connection):
+        elif header == PROTOCOL and connection.stage is ConnectionStage.HEADER and not self._may_skip_sasl(connection):
             self._turn_away(connection, SASL_PROTOCOL, "a user name and password, or a certificate, is needed")
         elif header == PROTOCOL:
-            if connection.stage is Stage.HEADER:
+            if connection.stage is ConnectionStage.HEADER:
                 connection.user = connection.peer.certified
-            connection.stage = Stage.OPEN
+            connection.stage = ConnectionStage.OPEN
             connection.send(PROTOCOL)
         else:
-            expected = PROTOCOL if connection.stage is Stage.AMQP_HEADER else SASL_PROTOCOL
+            expected = PROTOCOL if connection.stage is ConnectionStage.AMQP_HEADER else SASL_PROTOCOL
             self._turn_away(connection, expected, f"the protocol {header[4:].hex()} is not spoken here")
         connection.heard_ns = now
 
@@ -75,7 +75,7 @@ class Opening:
 
     def _turn_away(self, connection: Connection, header: bytes, told: str) -> None:
         self._state.refuse(Refusal.PROTOCOL, told, connection)
-        connection.stage = max(connection.stage, Stage.SASL_INIT)  # it is told something
+        connection.stage = max(connection.stage, ConnectionStage.SASL_INIT)  # it is told something
         connection.send(header)
         connection.shut(told)
 
@@ -96,23 +96,25 @@ class Opening:
         else:
             self._logged_in(connection, found)
 
-    def authenticated(self, connection: Connection, verdict: Verdict, user: str = "") -> None:
+    def authenticated(self, connection: Connection, verdict: LoginVerdict, user: str = "") -> None:
         if connection.phase is not Phase.CHECKING:
             return
         connection.phase = Phase.WAITING
         match verdict:
-            case Verdict.IS_USER:
+            case LoginVerdict.IS_USER:
                 self._logged_in(connection, user or connection.user)
-            case Verdict.IS_ANONYMOUS if may_be_anonymous(self._state, connection.peer):
+            case LoginVerdict.IS_ANONYMOUS if may_be_anonymous(self._state, connection.peer):
                 self._logged_in(connection, None)
-            case Verdict.BUSY:
-                self._refuse_login(connection, sasl.BUSY, "too many log in at once; try again")
+            case LoginVerdict.BUSY:
+                self._refuse_login(connection, sasl.BUSY, LOGIN_BUSY)
+            case LoginVerdict.UNAVAILABLE:
+                self._refuse_login(connection, sasl.BUSY, LOGIN_UNAVAILABLE)
             case _:
                 self._refuse_login(connection, sasl.AUTH_FAILED, "user name or password are wrong")
 
     def _logged_in(self, connection: Connection, user: str | None) -> None:
         connection.user = user
-        connection.stage = Stage.AMQP_HEADER
+        connection.stage = ConnectionStage.AMQP_HEADER
         connection.say(0, SaslOutcome(sasl.OK), SASL_FRAME)
 
     def _refuse_login(self, connection: Connection, code: int, told: str) -> None:
@@ -140,7 +142,7 @@ class Opening:
         session, _, _ = self._pubsub.sessions.claim(name, connection.user, True, 0, now)
         session.consumer = connection
         connection.session = session
-        connection.phase, connection.stage = Phase.OPEN, Stage.FRAMES
+        connection.phase, connection.stage = Phase.OPEN, ConnectionStage.FRAMES
         connection.allowance, connection.allowance_ns = float(limits.messages_per_second), now
         state.counters.connections_accepted += 1
         state.notices.add(Connected(name, connection.user, connection.peer, PROTOCOL_NAME, False))

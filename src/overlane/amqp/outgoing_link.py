@@ -18,7 +18,7 @@ from overlane.amqp.codec.malformed import DETACH_FORCED, INTERNAL_ERROR, STOLEN
 from overlane.amqp.codec.performatives import Detach, Error, Flow, Transfer
 from overlane.amqp.messages.writing import write_message
 from overlane.core.units import NEVER, Nanos
-from overlane.pubsub.consumer import Ending, Peer
+from overlane.pubsub.contract.consumer import Ending, Peer
 from overlane.pubsub.message import Message
 
 if TYPE_CHECKING:

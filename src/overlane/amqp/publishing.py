@@ -15,10 +15,10 @@ from overlane.amqp.messages.reading import Incoming, read_message
 from overlane.amqp.reasons import condition_of
 from overlane.core.topics import BadTopic, check_topic
 from overlane.core.units import MS, NEVER, Nanos
-from overlane.pubsub import backpressure
+from overlane.pubsub.contract.refused import PublicationRefused, RequestRefused
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.message import Message
-from overlane.pubsub.refused import PublishRefused, RequestRefused
+from overlane.pubsub.publishing import backpressure
 from overlane.pubsub.service import PubSub
 from overlane.pubsub.sessions.session import Session
 
@@ -65,7 +65,7 @@ class PublishDeliveries:
         identifier = delivery.delivery_id % _IDENTIFIERS
         try:
             accepted = self._publishing.publish(message, session, identifier, incoming.user_properties, connection, now)
-        except PublishRefused as refused:
+        except PublicationRefused as refused:
             self._refuse(connection, delivery, refused.why, condition_of(refused.fault), refused.told)
             return
         if qos:

@@ -3,18 +3,18 @@
 from typing import assert_never
 
 from overlane.amqp.codec.malformed import INVALID_FIELD, NOT_IMPLEMENTED, RESOURCE_LIMIT, UNAUTHORIZED
-from overlane.pubsub.refused import Fault
+from overlane.pubsub.contract.refused import RequestFault
 
 
-def condition_of(fault: Fault) -> str:
+def condition_of(fault: RequestFault) -> str:
     match fault:
-        case Fault.NOT_ALLOWED:
+        case RequestFault.NOT_ALLOWED:
             return UNAUTHORIZED
-        case Fault.INVALID_TOPIC | Fault.INVALID_OVERRIDE:
+        case RequestFault.INVALID_TOPIC | RequestFault.INVALID_OVERRIDE:
             return INVALID_FIELD
-        case Fault.UNPROCESSABLE:
+        case RequestFault.UNPROCESSABLE:
             return NOT_IMPLEMENTED
-        case Fault.NO_ROOM:
+        case RequestFault.NO_ROOM:
             return RESOURCE_LIMIT
         case _:
             assert_never(fault)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from overlane.amqp.codec.malformed import AmqpError, Malformed
 from overlane.amqp.codec.performatives import SaslInit
 from overlane.amqp.codec.types import Symbol
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
 from overlane.secret import Secret
 
 EXTERNAL = "EXTERNAL"

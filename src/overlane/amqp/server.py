@@ -37,7 +37,7 @@ from overlane.amqp.codec.performatives import (
     Transfer,
 )
 from overlane.amqp.codec.transfers import SHORT_TRANSFER, read_transfer
-from overlane.amqp.connection import Connection, Stage
+from overlane.amqp.connection import Connection, ConnectionStage
 from overlane.amqp.idle import Idle
 from overlane.amqp.incoming_link import Delivery
 from overlane.amqp.messages.selecting import values_of
@@ -47,17 +47,17 @@ from overlane.amqp.publishing import PublishDeliveries
 from overlane.amqp.session import HANDLE_MAX, NUMBERS, WINDOW_FRAMES, AmqpSession
 from overlane.amqp.settling import Settling
 from overlane.core.units import NEVER, Nanos
-from overlane.pubsub import backpressure
-from overlane.pubsub.connection import Phase
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.connection import Phase
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.protocol import ProtocolServer
+from overlane.pubsub.contract.questions import LoginVerdict
 from overlane.pubsub.counters import Refusal
-from overlane.pubsub.protocol import ProtocolServer
-from overlane.pubsub.questions import Verdict
+from overlane.pubsub.publishing import backpressure
 from overlane.pubsub.service import PubSub
 from overlane.pubsub.sessions.lookup import Found
 
 
-class Server(ProtocolServer[Connection]):
+class AmqpServer(ProtocolServer[Connection]):
     def __init__(self, pubsub: PubSub) -> None:
         super().__init__(pubsub)
         self._idle = Idle(pubsub, self._ended)
@@ -110,7 +110,7 @@ class Server(ProtocolServer[Connection]):
     def authenticated(
         self,
         connection: Connection,
-        verdict: Verdict,
+        verdict: LoginVerdict,
         now: Nanos,
         packets_max: int = NEVER,
         user: str = "",
@@ -181,7 +181,7 @@ class Server(ProtocolServer[Connection]):
                     if framer.waiting_bytes > self.state.limits.packet_bytes_before_connect:
                         raise TooLarge("too much ahead of the answer to sasl-init", RESOURCE_LIMIT)
                     return False
-                if connection.stage in (Stage.HEADER, Stage.AMQP_HEADER):
+                if connection.stage in (ConnectionStage.HEADER, ConnectionStage.AMQP_HEADER):
                     header = framer.take_protocol()
                     if header is None:
                         return False
@@ -205,14 +205,14 @@ class Server(ProtocolServer[Connection]):
         self.pubsub.sessions.leave(connection, True, now)
 
     def _take(self, connection: Connection, kind: int, channel: int, body: bytes, now: Nanos) -> None:
-        if connection.stage is Stage.FRAMES and kind == AMQP_FRAME:
+        if connection.stage is ConnectionStage.FRAMES and kind == AMQP_FRAME:
             if body.startswith(SHORT_TRANSFER):
                 self._transfer(connection, channel, *read_transfer(body), body, now)
             elif body:
                 self._dispatch(connection, channel, *composites.read(body, 0), body, now)
-        elif connection.stage is Stage.SASL_INIT and kind == SASL_FRAME:
+        elif connection.stage is ConnectionStage.SASL_INIT and kind == SASL_FRAME:
             self._opening.sasl_frame(connection, composites.read(body, 0)[0])
-        elif connection.stage is Stage.OPEN and kind == AMQP_FRAME:
+        elif connection.stage is ConnectionStage.OPEN and kind == AMQP_FRAME:
             if body:
                 self._opening.open(connection, composites.read(body, 0)[0], now)
         else:

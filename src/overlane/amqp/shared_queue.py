@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from overlane.core.units import Nanos
-from overlane.pubsub.consumer import Ending, Peer
+from overlane.pubsub.contract.consumer import Ending, Peer
 from overlane.pubsub.message import Message
 from overlane.pubsub.sessions.session import Session
 

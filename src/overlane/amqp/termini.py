@@ -24,6 +24,9 @@ COPY = "copy"
 SELECTOR_NAME = Symbol("apache.org:selector-filter:string")
 SELECTOR_CODE = ULong(0x0000_468C_0000_0004)
 _SELECTORS = (SELECTOR_NAME, SELECTOR_CODE)
+NO_LOCAL_NAME = Symbol("apache.org:no-local-filter:list")
+NO_LOCAL_CODE = ULong(0x0000_468C_0000_0003)
+_NO_LOCALS = (NO_LOCAL_NAME, NO_LOCAL_CODE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class Wanted:
     is_shared: bool
     is_global: bool
     selector: str
+    no_local: bool
+    """It does not get what its own connection publishes."""
     filters: dict[Any, Any]
     """The filters that are honoured, as the client wrote them."""
 
@@ -47,7 +52,7 @@ def read_source(source: object, limits: Limits) -> Wanted:
     capabilities = frozenset(map(str, source.capabilities or ()))
     if source.distribution_mode == COPY and "queue" in capabilities:
         raise AmqpError(NOT_IMPLEMENTED, "queues cannot be browsed: distribution-mode copy is not offered")
-    selector, filters = _read_filters(source.filter or {})
+    selector, no_local, filters = _read_filters(source.filter or {})
     address = None
     if source.dynamic:
         if source.address is not None:
@@ -61,13 +66,16 @@ def read_source(source: object, limits: Limits) -> Wanted:
                 raise AmqpError(NOT_IMPLEMENTED, "queues cannot be browsed: distribution-mode copy is not offered")
             if selector:
                 raise AmqpError(NOT_IMPLEMENTED, "selectors are for topics: not for a queue")
+    is_shared = SHARED in capabilities
+    if no_local and (is_shared or (address is not None and address.kind is NodeKind.QUEUE)):
+        raise AmqpError(NOT_IMPLEMENTED, "no-local is for subscriptions of one client: not for queues or shared ones")
     is_never = source.expiry_policy == EXPIRES_NEVER
     is_durable = not source.dynamic and (bool(source.durable) or is_never)
     expiry_s = 0
     if is_durable:
         longest = limits.session_expiry_s_max
         expiry_s = longest if is_never or not source.timeout else min(source.timeout, longest)
-    return Wanted(address, expiry_s > 0, expiry_s, SHARED in capabilities, GLOBAL in capabilities, selector, filters)
+    return Wanted(address, expiry_s > 0, expiry_s, is_shared, GLOBAL in capabilities, selector, no_local, filters)
 
 
 def read_target(target: object, limits: Limits) -> Address | None:
@@ -102,12 +110,15 @@ def _check(check: Any, address: Address, limits: Limits) -> None:
         raise AmqpError(INVALID_FIELD, f"an address of more than {limits.filter_levels} levels")
 
 
-def _read_filters(filters: dict[Any, Any]) -> tuple[str, dict[Any, Any]]:
-    selector = ""
+def _read_filters(filters: dict[Any, Any]) -> tuple[str, bool, dict[Any, Any]]:
+    selector, no_local = "", False
     for name, one in filters.items():
         if one is None:
             continue
         descriptor = one.descriptor if isinstance(one, Described) else name
+        if descriptor in _NO_LOCALS:
+            no_local = True
+            continue
         if descriptor not in _SELECTORS:
             raise AmqpError(NOT_IMPLEMENTED, f"the filter {str(name)[:60]} is not offered")
         value = one.value if isinstance(one, Described) else one
@@ -116,4 +127,4 @@ def _read_filters(filters: dict[Any, Any]) -> tuple[str, dict[Any, Any]]:
         if selector:
             raise AmqpError(NOT_IMPLEMENTED, "more than one selector")
         selector = value
-    return selector, {name: one for name, one in filters.items() if one is not None}
+    return selector, no_local, {name: one for name, one in filters.items() if one is not None}

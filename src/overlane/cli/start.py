@@ -29,6 +29,14 @@ def run() -> None:
         _run()
     except KeyboardInterrupt:  # also while the code is loaded
         sys.exit(INTERRUPTED)
+    except Exception as error:
+        from overlane.errors import OverlaneError, coded
+
+        if not isinstance(error, OverlaneError):
+            raise
+        # A command that has no words of its own for it.
+        print(coded(f"overlane: {error}", error.error_code), file=sys.stderr)
+        sys.exit(2 if error.error_code.startswith("OVL-1") else 1)
 
 
 def _run() -> None:

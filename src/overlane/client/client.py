@@ -33,7 +33,7 @@ from overlane.client.policies import (
     offered,
     requested,
 )
-from overlane.client.protocol import Sending, Settings, WantedSubscription
+from overlane.client.protocol import Sending, SessionSettings, WantedSubscription
 from overlane.client.qos import Qos, Reliability, TopicQos, chosen, duration_s
 from overlane.client.reservation import ADVERTISE, Reserve, Traffic, name_of
 from overlane.client.stamp import STAMP_PROPERTY
@@ -58,7 +58,13 @@ class Client:
     """
 
     def __init__(
-        self, settings: Settings, options: ConnectOptions, *, keep_session: bool, outbox_max: int, outbox_bytes_max: int
+        self,
+        settings: SessionSettings,
+        options: ConnectOptions,
+        *,
+        keep_session: bool,
+        outbox_max: int,
+        outbox_bytes_max: int,
     ) -> None:
         self._settings = settings
         self._options = options

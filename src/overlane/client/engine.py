@@ -34,7 +34,7 @@ from overlane.client.protocol import (
     PublicationRejected,
     Sending,
     ServerDisconnected,
-    Settings,
+    SessionSettings,
     Subscribed,
     SubscriptionRefused,
     Unsubscribed,
@@ -46,7 +46,9 @@ log = logging.getLogger("overlane.client")
 
 
 class Engine:
-    def __init__(self, settings: Settings, *, keep_session: bool, outbox_max: int, outbox_bytes_max: int) -> None:
+    def __init__(
+        self, settings: SessionSettings, *, keep_session: bool, outbox_max: int, outbox_bytes_max: int
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._protocol = Protocol(settings)
         self._keep_session = keep_session

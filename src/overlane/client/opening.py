@@ -12,7 +12,7 @@ from overlane.client.client import Client
 from overlane.client.connecting import ConnectOptions
 from overlane.client.errors import InvalidRequest
 from overlane.client.message import Will, check_string
-from overlane.client.protocol import Settings
+from overlane.client.protocol import SessionSettings
 from overlane.client.qos import duration_ns, duration_s
 from overlane.client.tls import Tls, as_tls
 from overlane.core.units import SECOND, Nanos
@@ -87,7 +87,7 @@ def connect(
         raise InvalidRequest(f"got outbox_max={outbox_max}; expected 1 or more")
     for text in (client_id, user):
         check_string(text or "")
-    settings = Settings(
+    settings = SessionSettings(
         client_id=client_id or f"overlane-{secrets.token_hex(8)}",
         user=user,
         password=password.encode() if isinstance(password, str) else password,

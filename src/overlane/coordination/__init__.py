@@ -7,7 +7,7 @@
     participant  a broker's part: registration, members, election; `leader` decides, `leading` writes what was decided
     view         what a broker makes of it; `topology`: its links; `reachability`: which of them it misses
     zookeeper    the driver: requests become calls of kazoo, and its callbacks events
-    asking       for commands: one connection, answers that are awaited; `reading` and `config_store` use it
+    client       for commands: one connection, answers that are awaited; `reading` and `config_store` use it
     ensemble/    ZooKeeper servers that Overlane runs itself on one machine
 
 The overlay's core knows nothing of it. A broker without `[coordination]` does not import it.
@@ -15,8 +15,8 @@ The overlay's core knows nothing of it. A broker without `[coordination]` does n
 
 __all__ = [
     "access",
-    "asking",
     "assignment",
+    "client",
     "config_store",
     "contract",
     "ensemble",

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from overlane.coordination.asking import Asking
+from overlane.coordination.client import CoordinationClient
 from overlane.coordination.contract import Create, Done, Reason, Rejected, Replace
 from overlane.coordination.records import CONFIG, ConfigRecord, decode, encode
 from overlane.errors import Unavailable
@@ -11,13 +11,13 @@ from overlane.errors import Unavailable
 TRIES = 3
 
 
-async def read_config(session: Asking) -> ConfigRecord | None:
+async def read_config(session: CoordinationClient) -> ConfigRecord | None:
     """Unavailable or MalformedRecord; None where nothing has been pushed."""
     node = await session.read(CONFIG)
     return None if node is None else decode(CONFIG, node.data, ConfigRecord)
 
 
-async def push_config(session: Asking, text: str, by: str, expected: int | None = None) -> ConfigRecord:
+async def push_config(session: CoordinationClient, text: str, by: str, expected: int | None = None) -> ConfigRecord:
     """The configuration as it is now. Unavailable if somebody else pushes at the same time; with `expected`, if the
     version in ZooKeeper is another. A text that is there already is not pushed again."""
     for _ in range(TRIES):

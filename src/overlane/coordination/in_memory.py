@@ -6,7 +6,7 @@ ensemble does when it has not heard a client for the session's time-out.
 """
 
 from overlane.coordination.contract import Answered, Connected, Deliver, Request, Suspended, Unknown
-from overlane.coordination.znodes import Client, Tree, Watch
+from overlane.coordination.znodes import Tree, Watch, ZooKeeperClient
 
 
 class InMemoryEnsemble:
@@ -38,7 +38,7 @@ class InMemoryClient:
     def __init__(self, ensemble: InMemoryEnsemble, deliver: Deliver) -> None:
         self._ensemble = ensemble
         self._deliver = deliver
-        self._client: Client | None = None
+        self._client: ZooKeeperClient | None = None
         self._is_connected = False
 
     @property

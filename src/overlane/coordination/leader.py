@@ -12,16 +12,18 @@
 The same knowledge gives the same decisions, whoever leads.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 import msgspec
 
 from overlane.coordination.assignment.elasticity import Bounds, Elasticity
+from overlane.coordination.assignment.latencies import Latencies
 from overlane.coordination.assignment.placement import Bundle, RoutingBroker, Strategy, Tier, place, place_all
 from overlane.coordination.assignment.rebalancing import Rebalancer
 from overlane.coordination.assignment.standbys import choose_standbys
 from overlane.coordination.records import Assigned, BrokerRecord, ReportRecord, WantedRecord
+from overlane.coordination.uses import Uses
 from overlane.core.bundles import ALL
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 
@@ -34,10 +36,12 @@ SPREAD_MAX = 2
 """How many more bundles than another a broker may have before those that nobody uses are spread anew."""
 
 UNUSED = "assigned before its first use"
+IDLE = {bundle: Bundle(bundle, BUNDLE_LOAD_MIN) for bundle in sorted(ALL)}
+"""Bundles that nobody uses, most of all in many overlays: made once."""
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AssignmentPolicy:
     """The table [routing]."""
 
     strategy: Strategy
@@ -54,7 +58,7 @@ class Seen:
     lives: Mapping[str, int]
     """When each routing broker has registered (czxid): another number is another life."""
     reports: Mapping[str, ReportRecord]
-    used: Mapping[str, frozenset[int]]
+    uses: Uses
     """The bundles that the clients of each broker use."""
     suspects: Mapping[str, frozenset[str]]
     """By broker, which routing brokers it should be linked with and cannot reach."""
@@ -75,17 +79,10 @@ class Decision:
 
 def suspected(seen: Seen) -> frozenset[str]:
     """Routing brokers that more than half of the edges that should be linked with them cannot reach."""
-    carried: dict[str, set[int]] = {}
-    for bundle, one in seen.assigned.items():
-        for name in (one.broker, one.standby):
-            carried.setdefault(name, set()).add(bundle)
     found = set()
     for name in {one for suspects in seen.suspects.values() for one in suspects}:
-        users = [
-            edge
-            for edge, used in seen.used.items()
-            if edge in seen.members and edge != name and not used.isdisjoint(carried.get(name, ()))
-        ]
+        carried = [bundle for bundle, one in seen.assigned.items() if name in (one.broker, one.standby)]
+        users = (set[str]().union(*map(seen.uses.users, carried)) & seen.members.keys()) - {name}
         doubting = sum(name in seen.suspects.get(edge, ()) for edge in users)
         if 2 * doubting > len(users):
             found.add(name)
@@ -101,7 +98,7 @@ def _is_leaving(seen: Seen, name: str) -> bool:
 
 
 class Leader:
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: AssignmentPolicy) -> None:
         self.policy = policy
         self._rebalancer = Rebalancer()
         self._elasticity = Elasticity(policy.bounds)
@@ -111,8 +108,9 @@ class Leader:
         self._next_drain: Nanos = NEVER
         self._distrusted: dict[str, tuple[int, Nanos]] = {}
         """By routing broker: the life in which it was not reached, and until when that counts."""
+        self._bundles: Mapping[int, Bundle] = IDLE
 
-    def follow(self, policy: Policy) -> None:
+    def follow(self, policy: AssignmentPolicy) -> None:
         """Decide by this policy from now on."""
         if policy != self.policy:
             self.policy = policy
@@ -125,11 +123,12 @@ class Leader:
     def decide(self, seen: Seen, now: Nanos, unix_s: int) -> Decision:
         self._distrust(seen, now)
         tier = self._tier(seen, self._routing(seen))
-        wanted = self._wanted(seen, tier, now, unix_s)
+        loads = tier.expected_loads()
+        wanted = self._wanted(seen, list(loads.values()), now, unix_s)
         is_round = now >= self._next_round
         if is_round:
             self._next_round = now + ROUND_EVERY
-        if not tier.expected_loads():
+        if not loads:
             return Decision(wanted=wanted)
         chosen = self._place(seen, tier)
         if not chosen:
@@ -155,41 +154,40 @@ class Leader:
                 found[name] = RoutingBroker(name, report.load, report.is_leaving)
         return found
 
-    @staticmethod
-    def _tier(seen: Seen, routing: dict[str, RoutingBroker]) -> Tier:
+    def _tier(self, seen: Seen, routing: dict[str, RoutingBroker]) -> Tier:
         if not routing:
             return Tier({}, {}, {})
-        edges: dict[int, set[str]] = {}
-        for name, used in seen.used.items():
-            if name in seen.members:
-                for bundle in used:
-                    edges.setdefault(bundle, set()).add(name)
+        members = seen.members.keys()
+        edges = {bundle: seen.uses.users(bundle) & members for bundle in sorted(seen.uses.bundles())}
         assigned = {bundle: one.broker for bundle, one in seen.assigned.items()}
         shares: dict[str, int] = dict.fromkeys(routing, 0)
-        for bundle, broker in assigned.items():
-            if broker in shares:
-                shares[broker] += len(edges.get(bundle, ()))
-        bundles = {}
-        for bundle in sorted(ALL):
-            users = edges.get(bundle, set())
-            home = routing.get(assigned.get(bundle, ""))
-            share = home.load * len(users) / shares[home.name] if home is not None and users else 0.0
-            bundles[bundle] = Bundle(bundle, max(BUNDLE_LOAD_MIN, share), 1 if users else 0, frozenset(users))
-        latency_us = {
-            (edge, routing_broker): us
-            for edge, report in seen.reports.items()
-            for routing_broker, us in report.latency_us.items()
-        }
-        return Tier(routing, bundles, assigned, latency_us)
+        for bundle, users in edges.items():
+            if (broker := assigned.get(bundle, "")) in shares:
+                shares[broker] += len(users)
+        loads = {name: broker.load / shares[name] for name, broker in routing.items() if shares[name]}
+        bundles = dict(IDLE)
+        for bundle, users in edges.items():
+            if users:
+                bundles[bundle] = self._bundle(bundle, loads.get(assigned.get(bundle, ""), 0.0) * len(users), users)
+        self._bundles = bundles
+        latencies = Latencies({edge: report.latency_us for edge, report in seen.reports.items()})
+        return Tier(routing, bundles, assigned, latencies)
+
+    def _bundle(self, bundle: int, share: float, users: Set[str]) -> Bundle:
+        """The same value as before, if it is: most do not change from one decision to the next."""
+        known, load = self._bundles[bundle], max(BUNDLE_LOAD_MIN, share)
+        return known if known.load == load and known.edges == users else Bundle(bundle, load, 1, frozenset(users))
 
     # Bundles
 
     def _place(self, seen: Seen, tier: Tier) -> dict[int, tuple[str, str]]:
         """Bundles without a broker, and those that are used for the first time."""
-        homeless = [tier.bundles[bundle] for bundle in sorted(ALL) if tier.assigned.get(bundle) not in tier.brokers]
+        homeless = [known for bundle, known in tier.bundles.items() if tier.assigned.get(bundle) not in tier.brokers]
+        if not homeless and not self.policy.is_by_place:
+            return {}
         kept = {bundle: broker for bundle, broker in tier.assigned.items() if broker in tier.brokers}
         tier = Tier(tier.brokers, tier.bundles, kept, tier.latency_us)
-        takers, standbys = tier.expected_loads(), {bundle: one.standby for bundle, one in seen.assigned.items()}
+        takers, standbys = tier.takers(), {bundle: one.standby for bundle, one in seen.assigned.items()}
         taken = {one.id: standbys[one.id] for one in homeless if standbys.get(one.id) in takers}
         tier = Tier(tier.brokers, tier.bundles, {**kept, **taken}, tier.latency_us)
         placed = taken | place_all([one for one in homeless if one.id not in taken], tier, self.policy.strategy)
@@ -203,7 +201,7 @@ class Leader:
     ) -> dict[int, Assigned]:
         """What changes. Where a bundle leaves a broker that lives, that one stands by: it has been told everything."""
         homes = {**tier.assigned, **{bundle: broker for bundle, (broker, _) in chosen.items()}}
-        takers = tier.expected_loads()
+        takers = tier.takers()
         before = {bundle: one.standby for bundle, one in seen.assigned.items()}
         before |= {bundle: seen.assigned[bundle].broker for bundle in chosen if _home(seen, bundle) in takers}
         strategy = self.policy.strategy if self.policy.is_by_place else None
@@ -228,7 +226,7 @@ class Leader:
         return f"{before.broker} cannot be reached" if is_there else f"{before.broker} is gone"
 
     def _first_used(self, seen: Seen, tier: Tier) -> dict[int, tuple[str, str]]:
-        measured = {edge for edge, _ in tier.latency_us}
+        measured = {edge for edge, report in seen.reports.items() if report.latency_us}
         chosen = {}
         for bundle, one in seen.assigned.items():
             known = tier.bundles[bundle]
@@ -251,7 +249,7 @@ class Leader:
 
     def _spread(self, tier: Tier) -> dict[int, tuple[str, str]]:
         """Bundles that nobody uses go where there are fewest: nobody notices."""
-        counts = dict.fromkeys(tier.expected_loads(), 0)
+        counts = dict.fromkeys(tier.takers(), 0)
         unused: dict[str, list[int]] = {name: [] for name in counts}
         for bundle, broker in sorted(tier.assigned.items()):
             if broker in counts:
@@ -270,9 +268,8 @@ class Leader:
 
     # How many
 
-    def _wanted(self, seen: Seen, tier: Tier, now: Nanos, unix_s: int) -> WantedRecord | None:
+    def _wanted(self, seen: Seen, loads: list[float], now: Nanos, unix_s: int) -> WantedRecord | None:
         """The number stays until there is a reason for another: one that dies is to be started again."""
-        loads = list(tier.expected_loads().values())
         low, high = self.policy.bounds.brokers_min, self.policy.bounds.brokers_max
         target = self._elasticity.wanted(loads, now)
         before = seen.wanted.routing if seen.wanted is not None else None

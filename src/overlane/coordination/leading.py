@@ -44,6 +44,8 @@ from overlane.coordination.records import (
     shard_path,
     unpack,
 )
+from overlane.coordination.uses import Uses
+from overlane.core.bundles import NONE
 from overlane.core.units import MS, NEVER, Nanos
 
 DECIDE_EVERY: Nanos = 20 * MS
@@ -52,7 +54,7 @@ TRY_AGAIN: Nanos = 200 * MS
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LeaderKnowledge:
     """What the participant has read, besides the reports."""
 
     members: Mapping[str, BrokerRecord]
@@ -75,7 +77,7 @@ class Leading:
         """In which it leads; 0: it does not."""
         self._is_following = False
         """Whether it reads reports."""
-        self._used: dict[str, frozenset[int]] = {}
+        self._uses = Uses()
         self.reports: dict[str, ReportRecord] = {}
         self._writing: tuple[int, tuple[str, ...]] | None = None
         self._is_suspecting = False
@@ -132,14 +134,14 @@ class Leading:
                 found.append(error)
         return found
 
-    def tick(self, known: Known, now: Nanos) -> None:
+    def tick(self, known: LeaderKnowledge, now: Nanos) -> None:
         """Decide, if it is time to."""
         if now < self.next_deadline() or not self._may_decide():
             return
         self._next, self._is_dirty = now + DECIDE_EVERY, False
         self._is_suspecting = any(known.suspects.values())
         lives = {name: node.created for name, node in self._follower.children(ROUTING).items()}
-        seen = Seen(known.members, lives, self.reports, self._used, known.suspects, known.assigned, known.wanted)
+        seen = Seen(known.members, lives, self.reports, self._uses, known.suspects, known.assigned, known.wanted)
         decision = self.leader.decide(seen, now, self._unix_s())
         found = self._follower.found
         lost = {path for bundle in known.assigned if (path := shard_path(bundle)) not in found or path in known.flawed}
@@ -169,12 +171,12 @@ class Leading:
         if node is None:
             self._is_dirty = True
             self.reports.pop(name, None)
-            self._used.pop(name, None)
+            self._uses.replace(name, NONE)
             return
         report = decode(path, node.data, ReportRecord)
         self._is_dirty = self._is_dirty or self._is_urgent(self.reports.get(name), report)
         self.reports[name] = report
-        self._used[name] = unpack(report.wants) | unpack(report.offers)
+        self._uses.replace(name, unpack(report.wants) | unpack(report.offers))
 
     def _is_urgent(self, before: ReportRecord | None, report: ReportRecord) -> bool:
         """Whether it must be decided upon at once. Loads, and bundles that are used now, wait for the next round: every

@@ -17,8 +17,10 @@ from overlane.coordination.contract import (
     Answered,
     Connected,
     Create,
+    Delete,
     Done,
     Event,
+    Missing,
     Operation,
     Read,
     Reason,
@@ -32,7 +34,7 @@ from overlane.coordination.contract import (
 from overlane.coordination.election import Election, Standing
 from overlane.coordination.follower import Follower, Numbered
 from overlane.coordination.leader import Leader
-from overlane.coordination.leading import Known, Leading
+from overlane.coordination.leading import LeaderKnowledge, Leading
 from overlane.coordination.records import (
     ASSIGNMENTS,
     CONFIG,
@@ -153,12 +155,19 @@ class Participant:
         self.leading = None if leader is None else Leading(self.requests, self.follower, leader, unix_s)
         self.session = 0
         self._is_connected = False
+        self._parents = (*PARENTS, *self._registration.folders())
+        """Made in this order where the last one does not exist, or a write finds that one is missing. Nearly always
+        they exist, and a read costs the service much less than as many writes that it has to agree upon."""
+        self._looking_for_parents = 0
+        """The request that tells whether they exist; nothing is written before that."""
         self._writes: dict[int, str] = {}
         """Requests under way that write, by the path that they are about."""
         self._quiet_until: dict[str, Nanos] = {}
         """Paths at which a write failed lately."""
         self._reporting = Reporting()
         self._is_taken = False
+        self.continued_at: Nanos | None = None
+        """When it has replaced a registration of its former life, or of another host: one that had not ended."""
         self.members: dict[str, BrokerRecord] = {}
         self._registered: dict[str, dict[str, tuple[int, BrokerRecord]]] = {}
         """By name, the registrations that there are: by path, when each was created, and what it says."""
@@ -225,18 +234,24 @@ class Participant:
                 self._is_connected, self.session = True, session
                 self._quiet_until.clear()
                 self.follower.handle(event)
-                self._make_parents()
+                self._looking_for_parents = self.requests.ask(Read(self._parents[-1]))
             case Suspended():
-                self._is_connected = False
+                self._is_connected, self._looking_for_parents = False, 0
                 self.follower.handle(event)
                 if self.leading is not None:
                     self.leading.handle(event)
             case Answered(number, answer):
                 request = self.requests.answered(number)
+                if number == self._looking_for_parents:
+                    self._looking_for_parents = 0
+                    if isinstance(answer, Missing):
+                        self._make_parents()
+                elif self._lacks_parent(request, answer):
+                    self._make_parents()
                 if isinstance(answer, Rejected) and answer.reason is Reason.REFUSED and request is not None:
                     notices.append(NotAllowed(_path_of(request)))
                 if number in self._writes:
-                    self._written(self._writes.pop(number), answer, now)
+                    self._written(self._writes.pop(number), request, answer, now)
                 elif request is not None:
                     changed = self.follower.answered(event, request)
                     if self.leading is not None:
@@ -261,7 +276,7 @@ class Participant:
         if not self._is_connected:
             return notices
         self._quiet_until = {path: until for path, until in self._quiet_until.items() if until > now}
-        self._register(notices)
+        self._register(notices, now)
         self._stand_for_election(now)
         for path, data in self._reporting.due(now, self._is_free):
             self._write(path, Replace(path, data))
@@ -271,7 +286,9 @@ class Participant:
             self.leading.led(self.session if self.is_leader else 0)
             if now >= self.leading.next_deadline():
                 flawed = frozenset(self._flawed)
-                self.leading.tick(Known(self.members, self._suspects, self.assigned, self.wanted, flawed), now)
+                self.leading.tick(
+                    LeaderKnowledge(self.members, self._suspects, self.assigned, self.wanted, flawed), now
+                )
         return notices
 
     def _stand_for_election(self, now: Nanos) -> None:
@@ -288,25 +305,39 @@ class Participant:
     # Writing
 
     def _is_free(self, path: str) -> bool:
+        if self._looking_for_parents:
+            return False
         return path not in self._writes.values() and path not in self._quiet_until
 
     def _make_parents(self) -> None:
-        for parent in (*self._registration.folders(), *PARENTS):
+        for parent in self._parents:
             self._write(parent, Create(parent, encode(EpochRecord()) if parent == EPOCH else b""))
+        # A list of the children of a node that does not exist leaves no watch: read everything again behind it.
+        again = Connected(self.session, is_new=False)
+        self.follower.handle(again)
+        if self.leading is not None:
+            self.leading.handle(again)
 
     def _write(self, path: str, *operations: Operation) -> None:
         self._writes[self.requests.ask(Transaction(operations))] = path
 
-    def _written(self, path: str, answer: Answer, now: Nanos) -> None:
+    def _lacks_parent(self, request: Request | None, answer: Answer) -> bool:
+        """Whether a write has failed since somebody has deleted a parent."""
+        if not isinstance(request, Transaction) or not isinstance(answer, Rejected):
+            return False
+        operation = request.operations[answer.index]
+        is_lacking = isinstance(operation, Create) or operation.path in self._parents
+        is_being_made = any(path in self._parents for path in self._writes.values())
+        return answer.reason is Reason.MISSING and is_lacking and not is_being_made
+
+    def _written(self, path: str, request: Request | None, answer: Answer, now: Nanos) -> None:
         told = self._reporting.content(path)
-        if told is not None and answer == Rejected(0, Reason.MISSING):
+        if told is not None and answer == Rejected(0, Reason.MISSING) and not _is_creating(request):
             self._write(path, Create(path, told))
             return
         if not isinstance(answer, Done):
             self._reporting.failed(path)
-            if path == self._registration.path and isinstance(answer, Rejected) and answer.reason is Reason.MISSING:
-                self._make_parents()
-            if path not in (*PARENTS, *self._registration.folders()):
+            if path not in self._parents:
                 self._quiet_until[path] = now + TRY_AGAIN
         # Its watch may have told before this answer, or may be lost: see what became of it.
         if self._is_connected and path == self._registration.path:
@@ -317,7 +348,7 @@ class Participant:
             if self._election is not None:
                 self.follower.look_again(Read(EPOCH))
 
-    def _register(self, notices: list[Notice]) -> None:
+    def _register(self, notices: list[Notice], now: Nanos) -> None:
         own, follower = self._registration, self.follower
         if not self._is_free(own.path) or not follower.has_read(own.name_path) or not follower.has_read(own.path):
             return
@@ -332,6 +363,8 @@ class Participant:
                     notices.append(NameTaken(self.name))
             case operations:
                 self._is_taken = False
+                if any(isinstance(one, Delete) for one in operations):
+                    self.continued_at = now
                 if operations:
                     self._write(own.path, *operations)
 
@@ -401,6 +434,10 @@ class Participant:
         except MalformedRecord:
             self._flawed.add(path)
             raise
+
+
+def _is_creating(request: Request | None) -> bool:
+    return isinstance(request, Transaction) and isinstance(request.operations[0], Create)
 
 
 def _path_of(request: Request) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from overlane.coordination.asking import Asking
+from overlane.coordination.client import CoordinationClient
 from overlane.coordination.contract import Znode
 from overlane.coordination.records import (
     ASSIGNMENTS,
@@ -35,7 +35,7 @@ class Overview:
     """Znodes that say what they must not, with the reason."""
 
 
-async def read_overview(session: Asking) -> Overview:
+async def read_overview(session: CoordinationClient) -> Overview:
     """Unavailable."""
     found = Overview()
     domains = [f"{EDGES}/{domain}" for domain in await session.names(EDGES)]
@@ -60,7 +60,7 @@ async def read_overview(session: Asking) -> Overview:
     return found
 
 
-async def _read_registrations(session: Asking, folder: str, into: Overview) -> None:
+async def _read_registrations(session: CoordinationClient, folder: str, into: Overview) -> None:
     for name, node in (await session.children(folder)).items():
         try:
             into.brokers[name] = decode_registration(f"{folder}/{name}", node.data)

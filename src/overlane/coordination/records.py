@@ -190,11 +190,11 @@ def _flaw(record: object) -> str | None:
             return "no valid name"
         case WantedRecord() if not 0 <= record.routing <= ROUTING_BROKERS_MAX:
             return f"the number is not between 0 and {ROUTING_BROKERS_MAX}"
-        case ShardRecord() if not all(0 <= bundle < BUNDLES for bundle in record.bundles):
+        case ShardRecord(bundles=bundles) if bundles and not 0 <= min(bundles) <= max(bundles) < BUNDLES:
             return f"a bundle is not between 0 and {BUNDLES - 1}"
-        case ShardRecord() if not all(is_name(one.broker) for one in record.bundles.values()):
+        case ShardRecord() if not all(map(is_name, {one.broker for one in record.bundles.values()})):
             return "a broker has no valid name"
-        case ShardRecord() if not all(not one.standby or is_name(one.standby) for one in record.bundles.values()):
+        case ShardRecord() if not all(map(is_name, {one.standby for one in record.bundles.values()} - {""})):
             return "a standby has no valid name"
         case ConfigRecord() if record.version < 1:
             return "the version is less than 1"
@@ -246,7 +246,7 @@ def decode_registration(path: str, data: bytes) -> BrokerRecord:
 def decode_shard(path: str, data: bytes) -> ShardRecord:
     """MalformedRecord, also where a bundle belongs into another shard: one says nothing about those of others."""
     record = decode(path, data, ShardRecord)
-    if any(shard_path(bundle) != path for bundle in record.bundles):
+    if any(shard_path(shard) != path for shard in {bundle % SHARDS for bundle in record.bundles}):
         raise MalformedRecord(path, "a bundle is that of another shard")
     return record
 

@@ -31,7 +31,7 @@ class Kept(msgspec.Struct, frozen=True):
     config: ConfigRecord | None = None
 
 
-class View:
+class OverlayView:
     def __init__(self, me: str, own: BrokerRecord, kept: Kept | None = None) -> None:
         self.me = me
         self.own = own
@@ -111,7 +111,7 @@ class View:
     def accepted(self) -> list[str]:
         return sorted(self._accepted_until)
 
-    def is_up(self, peer: str, now: Nanos) -> None:
+    def note_up(self, peer: str, now: Nanos) -> None:
         """A direct link that was accepted is up."""
         self._accepted_until[peer] = now + LINGER
 

@@ -1,8 +1,8 @@
 """A tree of znodes, as a ZooKeeper ensemble keeps it: versions, ephemerals, watches, transactions. Pure.
 
 It is the service of tests and of the simulator; the contract suite runs against it and against a real ensemble.
-`Tree` is what the ensemble has agreed on. A `Client` here is the server's idea of one: its session and its watches.
-Nothing is ever late here, stale or lost: the simulator adds that outside.
+`Tree` is what the ensemble has agreed on. A `ZooKeeperClient` here is the server's idea of one: its session and its
+watches. Nothing is ever late here, stale or lost: the simulator adds that outside.
 """
 
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class _Entry:
 
 
 @dataclass(slots=True)
-class Client:
+class ZooKeeperClient:
     """A session at the service, with the watches that it has left."""
 
     session: int
@@ -60,14 +60,14 @@ class Tree:
         self.transaction = 0
         """The last one that changed anything (zxid)."""
         self._entries: dict[str, _Entry] = {"/": _Entry(Znode(b"", 0, 0))}
-        self._clients: dict[int, Client] = {}
+        self._clients: dict[int, ZooKeeperClient] = {}
         self._sessions = 0
 
     # Sessions
 
-    def open_session(self) -> Client:
+    def open_session(self) -> ZooKeeperClient:
         self._sessions += 1
-        client = self._clients[self._sessions] = Client(self._sessions)
+        client = self._clients[self._sessions] = ZooKeeperClient(self._sessions)
         return client
 
     def end_session(self, session: int) -> list[tuple[int, Watch]]:
@@ -87,7 +87,7 @@ class Tree:
 
     # Requests
 
-    def handle(self, client: Client, request: Request) -> tuple[Answer, list[tuple[int, Watch]]]:
+    def handle(self, client: ZooKeeperClient, request: Request) -> tuple[Answer, list[tuple[int, Watch]]]:
         """The answer, and the watches that fire because of it, by session."""
         match request:
             case Read(path):
@@ -106,7 +106,9 @@ class Tree:
             case Transaction(operations):
                 return self._carry_out(client, operations)
 
-    def _carry_out(self, client: Client, operations: tuple[Operation, ...]) -> tuple[Answer, list[tuple[int, Watch]]]:
+    def _carry_out(
+        self, client: ZooKeeperClient, operations: tuple[Operation, ...]
+    ) -> tuple[Answer, list[tuple[int, Watch]]]:
         before = {path: _Entry(entry.node, set(entry.children)) for path, entry in self._touched(operations).items()}
         made: list[int | None] = []
         self.transaction += 1
@@ -137,7 +139,7 @@ class Tree:
             self._entries.pop(operation.path, None)
         self._entries |= before
 
-    def _apply(self, client: Client, operation: Operation) -> int | None:
+    def _apply(self, client: ZooKeeperClient, operation: Operation) -> int | None:
         """The version of what it has made."""
         check_path(operation.path)
         entry = self._entries.get(operation.path)

@@ -193,6 +193,9 @@ class ZooKeeper:
         self._answer(number, self._client.get_async(full, watch), found, missing)
 
     def _carry_out(self, number: int, operations: tuple[Operation, ...]) -> None:
+        if len(operations) == 1 and (alone := self._alone(operations[0])) is not None:
+            self._answer(number, alone, lambda result: Done((_version(result),)), lambda: self._tell_missing(number))
+            return
         transaction = self._client.transaction()
         for operation in operations:
             full = self._full(operation.path)
@@ -206,6 +209,23 @@ class ZooKeeper:
                 case Check(_, version):
                     transaction.check(full, version)
         self._answer(number, transaction.commit_async(), _outcome)
+
+    def _alone(self, operation: Operation) -> Any:
+        """A single operation is no transaction to ZooKeeper, which takes less of it and of kazoo; None: it cannot be
+        asked for alone."""
+        full = self._full(operation.path)
+        match operation:
+            case Create(_, data, is_ephemeral):
+                return self._client.create_async(full, data, ephemeral=is_ephemeral)
+            case Replace(_, data, version):
+                return self._client.set_async(full, data, -1 if version is None else version)
+            case Delete(_, version):
+                return self._client.delete_async(full, -1 if version is None else version)
+            case Check():
+                return None
+
+    def _tell_missing(self, number: int) -> None:
+        self._tell(Answered(number, Rejected(0, Reason.MISSING)))
 
     def _answer(
         self,

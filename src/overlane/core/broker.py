@@ -47,7 +47,6 @@ from overlane.core.flows.cut_through import CutThrough
 from overlane.core.flows.destinations import Destinations
 from overlane.core.flows.drafts import Drafts
 from overlane.core.flows.held_messages import TABLE as HELD
-from overlane.core.flows.held_messages import Released
 from overlane.core.flows.history import TABLE as HISTORY
 from overlane.core.flows.history import TopicHistory
 from overlane.core.flows.inflow import INFLOWS, decode_name
@@ -59,7 +58,7 @@ from overlane.core.gossip.broker_admission import BrokerAdmission
 from overlane.core.gossip.gossip import Gossip
 from overlane.core.gossip.incarnation_proofs import BrokerIdentity, IncarnationProofs
 from overlane.core.gossip.interest import TABLE as INTEREST
-from overlane.core.gossip.interest import RemoteInterest, ReservedListener
+from overlane.core.gossip.interest import RemoteInterest
 from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.gossip.local_interest import LocalInterest
 from overlane.core.link_supervisor import LinkSupervisor
@@ -69,17 +68,17 @@ from overlane.core.qos import QosClass
 from overlane.core.record_kinds import KINDS
 from overlane.core.records import Record, restore
 from overlane.core.requirements import Places
-from overlane.core.routing.forwarding import Forwarding
-from overlane.core.routing.message_losses import MessageCount, MessageLosses
-from overlane.core.routing.route_announcer import RouteAnnouncer
-from overlane.core.routing.route_demands import RouteDemands
+from overlane.core.routing.forwarding.forwarding import Forwarding
+from overlane.core.routing.forwarding.message_losses import MessageCount, MessageLosses, each_is_one
 from overlane.core.routing.routes import RoutePlanner
-from overlane.core.routing.signalling import RouteTable
+from overlane.core.routing.signalling.route_announcer import RouteAnnouncer
+from overlane.core.routing.signalling.route_demands import RouteDemands
+from overlane.core.routing.signalling.route_establishment import RouteTable
 from overlane.core.tier_role import TierRole
 from overlane.core.units import NEVER, Nanos
 from overlane.core.upkeep import Upkeep
 from overlane.core.wire import frame_codec
-from overlane.core.wire.mixed_run import Split
+from overlane.core.wire.mixed_run import Split, no_mixed_runs
 from overlane.errors import Failure, InDoubt
 
 INTERNAL_ERROR = "internal error"
@@ -96,9 +95,12 @@ class OverlayBroker:
         identity: BrokerIdentity | None = None,
         instance: int = 0,
         asks_readers: bool = False,
+        count: MessageCount = each_is_one,
+        split: Split = no_mixed_runs,
     ) -> None:
         """`instance`: identifies the broker's store, and so tells it from others with its name.
         `asks_readers`: the driver says of every reliable Deliver how it was received (`delivered`).
+        `count`, `split`: how many messages an entry of a parcel stands for, and which are in a mixed run.
         `identity`: proves this incarnation to brokers that are not neighbours, if there are certificates."""
         self.config = config
         self.name = config.name
@@ -133,7 +135,7 @@ class OverlayBroker:
         )
         self._routes = RouteTable(self.name)
         self._planner = RoutePlanner(self.name, incarnation, self._table, Places(config.domains))
-        self._losses = MessageLosses()
+        self._losses = MessageLosses(count=count)
         self._forwarding = Forwarding(self.name, self._neighbours, self._table, self._losses)
         self._sink = Sink(
             self.identity,
@@ -145,6 +147,7 @@ class OverlayBroker:
             config.federation,
             asks_readers,
             losses=self._losses,
+            split=split,
         )
         self._cut_through = CutThrough(
             self.identity, self._names, self._neighbours, self._routes, self._forwarding, self._sink
@@ -211,7 +214,9 @@ class OverlayBroker:
         self._inflows = self._sink.inflows
         self.ready, self.is_linked = self._links.ready, self._links.is_linked
         self.pull, self.pull_urgent = self._links.pull, self._links.pull_urgent
-        self._effects = self._remote.effects, self._source.effects, self._sink.effects, self._links.effects
+        announced = self._route_announcer.effects
+        self._effects = self._remote.effects, announced, self._source.effects, self._sink.effects, self._links.effects
+        """What each part has caused, until it is returned (`_collect`); a part adds to its own list only."""
         self._has_changes = True
         """More has happened in this turn than parcels and probes: everything that depends on state is checked."""
         self._slow_at: Nanos = NEVER
@@ -283,9 +288,9 @@ class OverlayBroker:
             case SetReservedTree(flow, links, leaves):
                 if self._planner.reserved.set(flow, links, leaves):
                     self._interest_changed()
-            case SetLinkReservations(peer, flows):
+            case SetLinkReservations(peer, flows, fragment_bytes):
                 if peer in self._neighbours:
-                    self._neighbours[peer].queue.reserve(flows)
+                    self._neighbours[peer].queue.reserve(flows, fragment_bytes)
             case _:
                 assert_never(event)
 
@@ -308,35 +313,14 @@ class OverlayBroker:
             return True
         return bool(self.config.qos.of(topic).history or self._source.destinations.of(topic))
 
-    def watch_reserved(self, listener: ReservedListener) -> None:
-        """Call `listener` with (filter, broker, whether it is needed) for all filters of others that begin with `$`:
-        now, and whenever one changes."""
-        self._remote.watch_reserved(listener)
-
-    def watch_needs(self, listener: ReservedListener) -> None:
-        """As `watch_reserved`, for all filters, when one changes."""
-        self._remote.on_need = listener
-
     def note_served(self, topic: str, served: tuple[str, ...]) -> None:
-        """To be told by `watch_released` of the message that is published on the topic next, if it has to wait."""
+        """Return this with the message that is published on the topic next, if it has to wait (HeldMessageSent)."""
         if self._role.is_edge:
             self._drafts.served = topic, served
-
-    def watch_released(self, listener: Released) -> None:
-        """Call `listener` with every message that had to wait until it was known who needs it, when it is sent."""
-        self._source.held.on_released = listener
 
     def carriers(self) -> Mapping[int, str]:
         """Bundles, and the routing brokers that carry them."""
         return self.config.assignment
-
-    def count_messages(self, count: MessageCount) -> None:
-        """Set how to count the messages of an entry of a parcel, by its flags and body."""
-        self._losses.count = count
-
-    def split_mixed_runs(self, split: Split) -> None:
-        """Set how to tell the messages of a mixed run apart."""
-        self._sink.split = split
 
     def destinations(self, topic: str) -> tuple[str, ...]:
         """The other brokers that messages published here on the topic go to; at an edge, as long as these are not
@@ -416,12 +400,13 @@ class OverlayBroker:
         )
         if not is_due and self._links.has_news():
             is_due = self._links.advertise(now)
+        due: list[Effect] = []
         if is_due:
-            self._upkeep.run(turn, now)
+            due = self._upkeep.run(turn, now)
             self._has_changes = False
             self._slow_at = self._upkeep.next_deadline()
         self._source.end_turn(turn)
-        return self._collect()
+        return self._collect() + due if due else self._collect()
 
     @property
     def is_quiescent(self) -> bool:
@@ -442,17 +427,17 @@ class OverlayBroker:
             source.saved(turn, now)
         elif not (self._receipts or self._route_announcer.outbox):
             return []
-        while self._receipts and self._receipts[0][0] <= turn:
-            self._forwarding.post(self._receipts.popleft()[1])
+        self._upkeep.send_receipts(turn)
         self._upkeep.send_outbox(now)
         return self._collect()
 
     def _collect(self) -> list[Effect]:
-        remote, source, sink, links = self._effects
-        if not (sink or source or links or remote):
+        remote, announced, source, sink, links = self._effects
+        if not (sink or source or links or remote or announced):
             return []
-        effects = [*remote, *source, *sink, *links]
+        effects = [*remote, *announced, *source, *sink, *links]
         remote.clear()
+        announced.clear()
         source.clear()
         sink.clear()
         links.clear()
@@ -486,6 +471,7 @@ class OverlayBroker:
         self.known_brokers, self.needs_size, self.can_reach = views.known_brokers, views.needs_size, views.can_reach
         self.is_congested, self.left_bytes = views.is_congested, views.left_bytes
         self.needing, self.is_subscribed = views.needing, views.is_subscribed
+        self.reserved_interest = self._remote.reserved
         self.claimed_links, self.reserved_counters = views.claimed_links, views.reserved_counters
         self._counters = views.counters
 

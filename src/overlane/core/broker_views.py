@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import msgspec
 
-from overlane.core.config import InboundRouteView, RouteView
+from overlane.core.config import InboundRouteView, SourceRoute
 from overlane.core.flows.drafts import Drafts
 from overlane.core.flows.sink import Sink
 from overlane.core.flows.source import Source
@@ -16,10 +16,10 @@ from overlane.core.gossip.incarnation_proofs import IncarnationProofs
 from overlane.core.gossip.local_interest import LocalInterest
 from overlane.core.link_supervisor import LinkSupervisor
 from overlane.core.links.link_health import LinkState
-from overlane.core.links.link_view import LinkView, view_of
+from overlane.core.links.link_view import LinkStatus, view_of
 from overlane.core.links.reserved_lane import FlowCounters
 from overlane.core.qos import QosClass
-from overlane.core.routing.signalling import links_of
+from overlane.core.routing.signalling.route_establishment import links_of
 from overlane.core.units import NEVER, US
 
 
@@ -83,7 +83,7 @@ class BrokerViews:
         neighbour = self.links.neighbours.get(peer)
         return None if neighbour is None else neighbour.health.state
 
-    def link_views(self) -> list[LinkView]:
+    def link_views(self) -> list[LinkStatus]:
         return [view_of(self.links.neighbours[name]) for name in sorted(self.links.neighbours)]
 
     def carried_topics(self, topics_max: int) -> dict[tuple[QosClass, tuple[str, ...]], list[str]]:
@@ -94,9 +94,9 @@ class BrokerViews:
         """Best-effort parcels that have not come: (origin, a topic of theirs, how many); 0 where none is missing."""
         return [(self.names.get(gap.origin, "?"), gap.topic, gap.missing) for gap in self.sink.gaps.all()]
 
-    def routes(self) -> list[RouteView]:
+    def routes(self) -> list[SourceRoute]:
         return [
-            RouteView(
+            SourceRoute(
                 route.id,
                 route.version,
                 route.qos,

@@ -64,7 +64,7 @@ class BrokerConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class RouteView:
+class SourceRoute:
     """A route of this source, for people and tests."""
 
     id: int

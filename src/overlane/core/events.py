@@ -165,6 +165,8 @@ class SetLinkReservations:
 
     peer: str
     flows: Mapping[FlowKey, LinkReservation]
+    fragment_bytes: int
+    """Larger frames leave in parts of this size, so that reserved ones can go in between."""
 
 
 Event = (
@@ -205,7 +207,10 @@ class Erase:
     key: bytes
 
 
-class Delivery(NamedTuple):
+RecordChange = Save | Erase
+
+
+class LocalDelivery(NamedTuple):
     """One message for local subscribers, each named once."""
 
     topic: str
@@ -231,10 +236,10 @@ class Deliver(NamedTuple):
     reliable: bool = False
 
     @property
-    def deliveries(self) -> Iterator[Delivery]:
+    def deliveries(self) -> Iterator[LocalDelivery]:
         for topic, flags, body in self.messages:
             if subscribers := self.subscribers.get(topic):
-                yield Delivery(topic, body, flags, subscribers)
+                yield LocalDelivery(topic, body, flags, subscribers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +335,27 @@ class NeighbourSaid:
 
 
 @dataclass(frozen=True, slots=True)
+class InterestChanged:
+    """Another broker needs a filter, or needs it no more. At a routing broker all filters are reported, elsewhere those
+    that begin with `$`."""
+
+    topic_filter: str
+    broker: str
+    is_needed: bool
+
+
+class HeldMessageSent(NamedTuple):
+    """A message that had to wait until it was known who needs it is sent to those. `served`: what its publisher has
+    noted (`OverlayBroker.note_served`)."""
+
+    topic: str
+    flags: int
+    body: bytes
+    qos: QosClass
+    served: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BrokersRefused:
     """A neighbour announces more brokers than are admitted: so many adverts were refused lately."""
 
@@ -397,6 +423,8 @@ Effect = (
     | LaterIncarnationKnown
     | ScopeChanged
     | NeighbourSaid
+    | InterestChanged
+    | HeldMessageSent
     | ReportedEffect
 )
 

@@ -9,18 +9,18 @@ from typing import assert_never
 
 import msgspec
 
-from overlane.core.events import Lane, NeighbourSaid, RouteEstablished
+from overlane.core.events import Lane
 from overlane.core.flows.sink import Sink
 from overlane.core.flows.source import Source
 from overlane.core.gossip.gossip import Gossip, News
 from overlane.core.link_supervisor import LinkSupervisor
 from overlane.core.links.neighbour import Neighbour
-from overlane.core.routing.early_parcels import EarlyParcels
-from overlane.core.routing.forwarding import Forwarding
-from overlane.core.routing.route_announcer import RouteAnnouncer
-from overlane.core.routing.route_messages import Outbox, acknowledgement, key_of, send_all
-from overlane.core.routing.route_refresh import take_refresh, take_request
-from overlane.core.routing.signalling import RouteEntry, RouteTable
+from overlane.core.routing.forwarding.early_parcels import EarlyParcels
+from overlane.core.routing.forwarding.forwarding import Forwarding, as_receipt
+from overlane.core.routing.signalling.route_announcer import RouteAnnouncer
+from overlane.core.routing.signalling.route_establishment import RouteEntry, RouteTable
+from overlane.core.routing.signalling.route_messages import Outbox, acknowledgement, key_of, send_all
+from overlane.core.routing.signalling.route_refresh import take_refresh, take_request
 from overlane.core.units import US, Nanos
 from overlane.core.wire import frame_codec
 from overlane.core.wire.control_messages import (
@@ -45,12 +45,21 @@ from overlane.core.wire.control_messages import (
     Teardown,
     decode,
 )
-from overlane.core.wire.frame_codec import NO_ROUTE, Confirmation, FrameType, Header, ParcelFlag
+from overlane.core.wire.fragments import read_fragment
+from overlane.core.wire.frame_codec import NO_ROUTE, FrameType, Header, ParcelFlag
 from overlane.core.wire.parcel import BadContent
+from overlane.core.wire.route_answers import (
+    Answer,
+    Confirmation,
+    WayBack,
+    read_answer,
+    read_established,
+)
 from overlane.errors import Failure, InDoubt, ProtocolViolation
 
 _PARCEL = int(FrameType.PARCEL)
 _HOP_ACK = int(FrameType.HOP_ACK)
+_FRAGMENTED = (FrameType.PARCEL, FrameType.ROUTE, FrameType.DETOUR)
 _ACK_REQUESTED = int(ParcelFlag.ACK_REQUESTED)
 _DIRECT = int(ParcelFlag.DIRECT)
 _RELIABLE = int(ParcelFlag.RELIABLE)
@@ -149,6 +158,9 @@ class FrameDispatcher:
                 neighbour.answered(frame_codec.read_token(body), now)
             case FrameType.DETOUR:
                 self._detour(neighbour, frame_codec.read_detour(body), now)
+            case FrameType.FRAGMENT:
+                if (whole := neighbour.reassembly.add(read_fragment(body))) is not None:
+                    self._reassembled(neighbour, whole, now)
             case FrameType.ROUTE:
                 message = decode(body)
                 if not isinstance(message, Establish):
@@ -158,14 +170,21 @@ class FrameDispatcher:
                 sequence, content = frame_codec.read_control(body)
                 neighbour.check_order(sequence)
                 self._control(neighbour, decode(content), now)
-            case FrameType.CONFIRMATION:
-                self._confirmed(frame_codec.read_confirmation(body), now)
+            case FrameType.CONFIRMATION | FrameType.RECEIPT:
+                self._answered(neighbour, *read_answer(kind, body), now)
             case FrameType.ESTABLISHED:
-                self._established(neighbour.name, frame_codec.read_established(body), now)
+                self._established(neighbour, *read_established(body), now)
             case FrameType.HELLO:
                 self._hello(neighbour, frame_codec.read_hello(body), now)
             case _:
                 raise ProtocolViolation(f"a frame of unknown type {kind}")
+
+    def _reassembled(self, neighbour: Neighbour, whole: bytes, now: Nanos) -> None:
+        frames, used = frame_codec.split(whole)
+        if used < len(whole) or any(kind not in _FRAGMENTED for kind, _ in frames):
+            raise ProtocolViolation("fragments that make no frame")
+        for kind, body in frames:
+            self._frame(neighbour, kind, body, now)
 
     # Control
 
@@ -192,10 +211,12 @@ class FrameDispatcher:
                 return
             case Advert() if self._gossip.is_known(message):
                 return
-            case NumberedEstablish():
-                self._signal(sender, neighbour.received_names.expand(message), now)
+            case NumberedEstablish() | Establish():
+                described = message if isinstance(message, Establish) else neighbour.received_names.expand(message)
+                neighbour.routes.received(key_of(described))
+                self._signal(sender, described, now)
                 return
-            case Establish() | Teardown() | RouteRefresh() | RouteRequest():
+            case Teardown() | RouteRefresh() | RouteRequest():
                 self._signal(sender, message, now)
                 return
         self._has_changes = True
@@ -215,7 +236,7 @@ class FrameDispatcher:
             case Receipt():
                 self._source.receipt(message, now)
             case ForNeighbour(body):
-                self._links.effects.append(NeighbourSaid(sender, body))
+                self._links.neighbour_said(sender, body)
             case Namesake(detail):
                 self._gossip.own_name.conflict(self._me, detail, now)
             case Farewell(reason, is_name_taken):
@@ -251,16 +272,16 @@ class FrameDispatcher:
         if outbox:
             send_all(outbox, self._links.neighbours, now)
 
-    def _established(self, sender: str, key: bytes, now: Nanos) -> None:
+    def _established(self, neighbour: Neighbour, number: int, key: bytes, now: Nanos) -> None:
         """A next hop has acknowledged a version of a route."""
-        entry = self._routes.keyed.get(key)
+        entry = self._routes.keyed.get(neighbour.routes.key_of(number, key))
         if entry is None:
             return  # it is over
         route, version = entry.name.route, entry.name.version
-        outbox, ours = self._routes.acknowledged(sender, acknowledgement(entry.message))
+        outbox, ours = self._routes.acknowledged(neighbour.name, acknowledgement(entry.message))
         self._send(outbox, now)
-        if ours and self._route_announcer.established(route, version):
-            self._route_announcer.effects.append(RouteEstablished(route, version))
+        if ours:
+            self._route_announcer.established(route, version)
 
     def learn(self, news: News, now: Nanos) -> None:
         """What gossip means to the other parts."""
@@ -281,19 +302,16 @@ class FrameDispatcher:
                 self._names.pop(identity, None)
                 self._forwarding.duplicates.forget(identity)
 
-    def _confirmed(self, told: Confirmation, now: Nanos) -> None:
-        """A parcel has come to a destination of a route that begins here, or passes."""
-        entry = self._routes.keyed.get(told.key)
+    def _answered(self, neighbour: Neighbour, number: int, told: Answer, now: Nanos) -> None:
+        """Parcels have come to a destination of a route that begins here, or passes."""
+        entry = self._routes.keyed.get(neighbour.routes.key_of(number, told.key))
         if entry is None:
             return  # the route has changed meanwhile
         if entry.name.origin != self._identity:
-            self._forwarding.confirm(entry, told)
-            return
-        brokers = entry.message.brokers
-        if max(told.destination, told.last_hop) < len(brokers):
+            self._forwarding.confirm(entry, told._replace(key=entry.key))
+        elif max(told.destination, told.last_hop) < len(entry.message.brokers):
             self._has_changes = True
-            ends = brokers[told.destination], brokers[told.last_hop]
-            self._source.trust.confirmed(told.sequence, *ends, told.age_us, now)
+            self._source.receipt(as_receipt(entry, told), now)
 
     # Parcels
 
@@ -348,8 +366,12 @@ class FrameDispatcher:
         if entry.next_hops:
             self._forwarding.forward(entry, header, rest, now, neighbour.name, now)
         if entry.deliver:
-            return_path = entry.return_path(neighbour.name) if header.flags & _RELIABLE else []
-            self._arrive(header, rest, return_path, now)
+            if not header.flags & _RELIABLE:
+                self._arrive(header, rest, [], now)
+                return
+            ends = entry.ends_over(neighbour.name)
+            way_back = None if ends is None else WayBack(entry.key, *ends)
+            self._arrive(header, rest, entry.return_path(neighbour.name), now, way_back)
 
     def _detour(self, neighbour: Neighbour, detour: frame_codec.Detour, now: Nanos) -> None:
         header, rest = frame_codec.read_long(detour.parcel, neighbour.health.latency_ns // US)
@@ -406,9 +428,16 @@ class FrameDispatcher:
             receipt = self._sink.confirmation(source, header, came_from, return_path)
             self._forwarding.post(receipt)
 
-    def _arrive(self, header: Header, rest: memoryview, return_path: list[str], now: Nanos) -> None:
+    def _arrive(
+        self,
+        header: Header,
+        rest: memoryview,
+        return_path: list[str],
+        now: Nanos,
+        way_back: WayBack | None = None,
+    ) -> None:
         try:
-            self._sink.arrive(header, bytes(rest), now, return_path)
+            self._sink.arrive(header, bytes(rest), now, return_path, way_back)
         except BadContent:
             # Its origin's fault, not the neighbour's that passed it on untouched.
             self.violations += 1

@@ -8,17 +8,18 @@ with the time that each QoS class waits in this broker.
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
-from overlane.core.events import Close, Effect, Lane, LinkChanged
+from overlane.core.events import Close, Effect, Lane, LinkChanged, NeighbourSaid
 from overlane.core.gossip.gossip import Gossip
-from overlane.core.gossip.link_state import differs, processing_differs
+from overlane.core.gossip.link_state import differs
 from overlane.core.gossip.network_map import MILLION
 from overlane.core.links.link_health import LinkState
 from overlane.core.links.link_queue import QueuedItem
 from overlane.core.links.neighbour import HOP_ACK_AHEAD, Chunk, Neighbour, OutgoingParcel
+from overlane.core.links.processing_latency import ProcessingLatency
+from overlane.core.links.reserved_lane import ReservedLane
 from overlane.core.links.signals import Signals
-from overlane.core.qos import coarse_us
-from overlane.core.routing.forwarding import Forwarding
-from overlane.core.routing.signalling import RouteTable
+from overlane.core.routing.forwarding.forwarding import Forwarding
+from overlane.core.routing.signalling.route_establishment import RouteTable
 from overlane.core.units import MS, US, Nanos
 from overlane.core.wire.control_messages import ControlMessage, ForNeighbour, LinkClaim
 from overlane.core.wire.frame_codec import AGE_US_MAX, ParcelFlag, RouteName, aged
@@ -29,9 +30,6 @@ RISK_REMEMBERED = 20_000
 """Millionths: how likely a link that was in trouble lately is taken to fail a message."""
 ASK_AFTER: Nanos = 1 * MS
 """How soon after a change of one link the others are probed: it may be the first of several changes."""
-PROCESSING_US_MIN = 500
-"""Processing latency below this is not advertised."""
-
 UNLINKED = "no longer a neighbour"
 """The reason that a neighbour is given whose link is gone from the configuration."""
 
@@ -78,10 +76,7 @@ class LinkSupervisor:
     """The same of links, by neighbour."""
     _with_tls: set[str] = field(default_factory=set)
     """Neighbours whose connections have TLS."""
-    _processing_us: dict[int, int] = field(default_factory=dict)
-    """By the deadline of the class, as coarse as in its label for others."""
-    _processing_said: dict[int, int] = field(default_factory=dict)
-    _processing_news: bool = False
+    processing: ProcessingLatency = field(default_factory=ProcessingLatency)
     _has_new_failure_risk: bool = False
     _signals: Signals = field(default_factory=Signals)
 
@@ -137,14 +132,15 @@ class LinkSupervisor:
 
     def path_changed(self, peer: str, rtt_ns: Nanos, now: Nanos) -> None:
         """The link takes another path: it is the same link with another latency."""
-        neighbour = self.neighbours.get(peer)
-        if neighbour is not None and neighbour.greeted:
+        if (neighbour := self.neighbours.get(peer)) is not None and neighbour.greeted:
             neighbour.path_changed(rtt_ns, now)
 
     def standby_changed(self, peer: str, rtt_ns: Nanos) -> None:
-        neighbour = self.neighbours.get(peer)
-        if neighbour is not None:
+        if (neighbour := self.neighbours.get(peer)) is not None:
             neighbour.health.standby_ns = rtt_ns
+
+    def neighbour_said(self, peer: str, body: bytes) -> None:
+        self.effects.append(NeighbourSaid(peer, body))
 
     def close(self, neighbour: Neighbour, reason: str, now: Nanos, *, is_name_taken: bool = False) -> None:
         farewell = neighbour.farewell(reason, is_name_taken=is_name_taken)
@@ -207,12 +203,12 @@ class LinkSupervisor:
             return False
         return self.forwarding.go_around(out, neighbour.name, self.routes.entry_of(out.header), now)
 
-    def _lost_in_time(self, dropped: Iterable[QueuedItem]) -> None:
+    def _lost_in_time(self, dropped: list[QueuedItem]) -> None:
         """Count items that can no longer be in time."""
         losses = self.forwarding.losses
         for one in dropped:
-            out: OutgoingParcel = one.chunk  # nothing else is ever queued
-            losses.expired += losses.of_waiting(out)
+            losses.expired += losses.of_waiting(one.chunk)  # nothing but parcels is ever queued
+        self.forwarding.note_dropped(dropped)
 
     # Sending
 
@@ -225,6 +221,8 @@ class LinkSupervisor:
         `in_buffer`: how many bytes pulled before this moment lie in the driver's send buffer and have still to leave.
         """
         neighbour = self.neighbours[peer]
+        if (lane := neighbour.queue.reserved) is not None:
+            return self._pull_beside_reserved(neighbour, lane, bytes_max, now, in_buffer)
         has_sets = neighbour.has_scope_news or neighbour.transfers.is_active
         if neighbour.parked is not None and not (has_sets or neighbour.has_control) and bytes_max > 0:
             return [(_DATA, self._pull_parked(neighbour, neighbour.parked, now, in_buffer))]
@@ -252,7 +250,6 @@ class LinkSupervisor:
             out, data, dropped = neighbour.pull_parcel(now, in_buffer)
             if dropped:
                 self._lost_in_time(dropped)
-                self.forwarding.note_dropped(dropped)
             if out is not None:
                 self._count(out, data, now)
                 data = self._with_hop_ack(neighbour, data, now)
@@ -265,6 +262,55 @@ class LinkSupervisor:
             self._pull_sets(neighbour, chunks, room)
             self._signals.ready.add(peer)
         return chunks
+
+    def _pull_beside_reserved(
+        self, neighbour: Neighbour, lane: ReservedLane, bytes_max: int, now: Nanos, in_buffer: int
+    ) -> list[Chunk]:
+        """As `pull`, on a link with reservations: what is reserved goes first, and large frames leave in parts."""
+        chunks: list[Chunk] = []
+        if not neighbour.connected:
+            return chunks
+        neighbour.unpark()
+        room = bytes_max - self._pull_parts(neighbour, lane, chunks, bytes_max, now, in_buffer, only_reserved=True)
+        while room > 0 and (chunk := neighbour.pull_control()) is not None:
+            chunks.append(chunk)
+            room -= len(chunk[1])
+            self.sent.control_bytes += len(chunk[1])
+        room -= self._pull_sets(neighbour, chunks, min(room, 1))
+        room -= self._pull_parts(neighbour, lane, chunks, room, now, in_buffer)
+        room -= self._pull_sets(neighbour, chunks, room)
+        if room > 0 and not neighbour.has_sets:
+            self._signals.ready.discard(neighbour.name)
+        if lane.is_unused:
+            neighbour.queue.reserved = None
+        return chunks
+
+    def _pull_parts(
+        self,
+        neighbour: Neighbour,
+        lane: ReservedLane,
+        chunks: list[Chunk],
+        room: int,
+        now: Nanos,
+        in_buffer: int,
+        *,
+        only_reserved: bool = False,
+    ) -> int:
+        """Parcels and parts of them, as many as have room; how many bytes they are."""
+        pulled_bytes = 0
+        while pulled_bytes < room and (lane.has_reserved or not only_reserved):
+            out, data, dropped = neighbour.pull_part(lane, now, in_buffer)
+            self._lost_in_time(dropped)
+            if not data:
+                break
+            if out is None:
+                self.sent.parcel_bytes += len(data)
+            else:
+                self._count(out, data, now)
+            data = self._with_hop_ack(neighbour, data, now)
+            chunks.append((_DATA, data))
+            pulled_bytes += len(data)
+        return pulled_bytes
 
     def _pull_sets(self, neighbour: Neighbour, chunks: list[Chunk], room: int) -> int:
         """Parts of sets of filters, as many as have room; how many bytes they are. One goes ahead of parcels, so that
@@ -297,7 +343,6 @@ class LinkSupervisor:
         while room > 0:
             out, data, dropped = neighbour.pull_parcel(now, in_buffer, is_urgent=True)
             self._lost_in_time(dropped)
-            self.forwarding.note_dropped(dropped)
             if out is None:
                 break
             self._count(out, data, now)
@@ -337,17 +382,7 @@ class LinkSupervisor:
         sent.parcel_bytes += len(data)
         sent.messages += header.messages
         if (deadline_us := header.deadline_us) and not out.is_repair:
-            deadline_us = coarse_us(deadline_us)
-            known = self._processing_us.get(deadline_us, 0)
-            average = known + (((now - out.entered_ns) // US - known) >> 3)
-            self._processing_us[deadline_us] = average
-            if processing_differs(self._processing_said.get(deadline_us, 0), average):
-                self._processing_news = True
-
-    def forget_processing(self) -> None:
-        """Let the processing latency of classes without traffic decay."""
-        self._processing_us = {deadline_us: us >> 1 for deadline_us, us in self._processing_us.items() if us > 1}
-        self._processing_news = bool(self._processing_said)
+            self.processing.measured(deadline_us, (now - out.entered_ns) // US)
 
     # Advertising
 
@@ -370,30 +405,30 @@ class LinkSupervisor:
 
     def has_news(self) -> bool:
         """Whether there may be something to advertise."""
-        return bool(self._signals.touched) or self._processing_news or self._has_new_failure_risk
+        return bool(self._signals.touched) or self.processing.has_news or self._has_new_failure_risk
 
     def advertise(self, now: Nanos) -> bool:
         """Advertise our links, if something significant has changed."""
-        news = self._links_differ(now) or self._processing_news or self._has_new_failure_risk
+        news = self._links_differ(now) or self.processing.has_news or self._has_new_failure_risk
         if not news and now < self.gossip.announce_at():
             return now >= self.gossip.next_deadline()
-        self._processing_news = self._has_new_failure_risk = False
+        self.processing.has_news = self._has_new_failure_risk = False
         if not self.leaving and self.gossip.must_wait_to_announce(now):
             return True  # an advert is made when it may be sent
         claims = {name: self._claim(self.neighbours[name], now) for name in sorted(self.neighbours)}
         links = [claim for claim in claims.values() if claim is not None]
-        processing_us = {deadline: us for deadline, us in self._processing_us.items() if us >= PROCESSING_US_MIN}
+        processing_us = self.processing.to_advertise()
         labelled = {str(deadline_us): us for deadline_us, us in processing_us.items()}
         failure = self.failure if self.failure_override is None else self.failure_override
         if self.gossip.announce(links, labelled, _millionths(failure), self.leaving, now):
-            self._processing_said = processing_us
+            self.processing.advertised(processing_us)
             for name, claim in claims.items():
                 self.neighbours[name].claimed = claim
         return True
 
     def leave(self, now: Nanos) -> None:
         self.leaving = True
-        self._processing_news = True
+        self.processing.has_news = True
         self.advertise(now)
 
     def _links_differ(self, now: Nanos) -> bool:

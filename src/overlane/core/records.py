@@ -1,15 +1,15 @@
 """Records: what a broker must not forget, and the registry of their kinds.
 
-A record is (table, key, value). The module that writes a kind of record declares it once, as a `Kind`: its table, how a
-record is read, whose it is, and which other records it needs. A `Registry` puts the kinds of all parts together, and is
-what recovery, the store, and whoever ships records to another host use.
+A record is (table, key, value). The module that writes a kind of record declares it once, as a `RecordKind`: its table,
+how a record is read, whose it is, and which other records it needs. A `Registry` puts the kinds of all parts together,
+and is what recovery, the store, and whoever ships records to another host use.
 
     table          "mqtt.session"     version 1 of the kind of this name
                    "mqtt.session@2"   version 2
 
 The version is a part of the table, so that a release can neither overwrite nor erase what it cannot read. It grows only
 when earlier releases would misread the new form: fields that are added at the end and may be missing need no new
-version. A new version comes with the function that makes it of the version before (`Kind.upgrades`).
+version. A new version comes with the function that makes it of the version before (`RecordKind.upgrades`).
 """
 
 import re
@@ -70,7 +70,7 @@ def _needs_nothing(key: bytes, value: bytes) -> tuple[RecordName, ...]:  # noqa:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RecordKind:
     """`table`: what the current version is saved as.
 
     `read` raises ValueError or msgspec.MsgspecError for what is no record of the kind; of all others the key tells
@@ -124,13 +124,13 @@ class Standing(Enum):
 
 
 class Registry:
-    def __init__(self, kinds: Iterable[Kind]) -> None:
+    def __init__(self, kinds: Iterable[RecordKind]) -> None:
         self.kinds = tuple(kinds)
         self._by_name = {kind.name: kind for kind in self.kinds}
         if len(self._by_name) < len(self.kinds):
             raise ValueError("a kind of record is registered twice")
 
-    def find(self, table: str) -> tuple[Standing, Kind | None]:
+    def find(self, table: str) -> tuple[Standing, RecordKind | None]:
         """The kind that a table has records of, in whatever version."""
         name, version = version_of(table)
         kind = self._by_name.get(name)
@@ -164,7 +164,7 @@ class Registry:
 
 
 def restore(
-    kinds: Iterable[Kind], records: Iterable[Record], takers: Mapping[str, Callable[[bytes, bytes], object]]
+    kinds: Iterable[RecordKind], records: Iterable[Record], takers: Mapping[str, Callable[[bytes, bytes], object]]
 ) -> None:
     """Give every record of these kinds to the taker of its table: kind by kind in their order, then key by key. Records
     of other kinds are somebody else's."""
@@ -178,7 +178,7 @@ def restore(
             take(key, value)
 
 
-def fault(kind: Kind, key: bytes, value: bytes) -> str | None:
+def fault(kind: RecordKind, key: bytes, value: bytes) -> str | None:
     """Why a record is not one of its kind, if it is not."""
     try:
         kind.read(key, value)
@@ -187,7 +187,7 @@ def fault(kind: Kind, key: bytes, value: bytes) -> str | None:
     return None
 
 
-def upgrade(kind: Kind, table: str, value: bytes) -> bytes:
+def upgrade(kind: RecordKind, table: str, value: bytes) -> bytes:
     """The value of an older version in the current one; ValueError or msgspec.MsgspecError if it was never valid."""
     for step in kind.upgrades[version_of(table)[1] - 1 :]:
         value = step(value)

@@ -62,6 +62,7 @@ class TierRole:
             elif tier == ROUTING_TIER:
                 tiers.routing_scope = RoutingScope(self._name, self._remote, self._want_scope, tiers.introduce)
                 tiers.routing_scope.restore()
+            self._remote.reports_all = tier == ROUTING_TIER
         tiers.direct = config.direct
         self._linked = config.link_failure.keys() - config.direct
         if self._scope is not None:

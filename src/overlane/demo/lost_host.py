@@ -71,7 +71,8 @@ async def lose_host(directory: Path, seconds: float) -> LostHost:
 
         reader = asyncio.create_task(read())
         try:
-            await asyncio.wait_for(reading.wait(), PATIENCE_S)
+            async with asyncio.timeout(PATIENCE_S):
+                await reading.wait()
             async with connect(kept) as writer:
                 sent = await _publish(writer, 0, seconds)
                 await site.lose_host()

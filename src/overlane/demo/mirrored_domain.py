@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-from overlane.coordination.asking import Asking, asking
+from overlane.coordination.client import CoordinationClient, coordination_client
 from overlane.coordination.config_store import push_config
 from overlane.coordination.ensemble.running import run_ensemble
 from overlane.coordination.zookeeper import Access
@@ -49,7 +49,7 @@ class Site:
         """Until all brokers serve, and there is a copy of the edge that will be lost. Unavailable."""
         async with AsyncExitStack() as stack:
             self._access = Access(await stack.enter_async_context(self._zookeeper()), PATH)
-            self._session = await stack.enter_async_context(asking(self._access, PATIENCE_S))
+            self._session = await stack.enter_async_context(coordination_client(self._access, PATIENCE_S))
             await push_config(self._session, CONFIG, "overlane demo")
             stack.push_async_callback(self._end)
             for name, role in ((ROUTING, "routing"), (LOST, "edge"), (KEPT, "edge")):
@@ -121,7 +121,7 @@ class Site:
             await process.wait()
 
 
-async def _replica_set(session: Asking, broker: str) -> ReplicaSet | None:
+async def _replica_set(session: CoordinationClient, broker: str) -> ReplicaSet | None:
     path = replica_path(broker)
     node = await session.read(path)
     return None if node is None else decode_set(path, node.data)

@@ -14,12 +14,12 @@ at the overlay, and by whatever the foreign broker has for it.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from overlane.gateways.lane import Lane
+from overlane.gateways.lane import GatewayLane
 from overlane.gateways.message import VIA, VIA_MAX, BridgedMessage
-from overlane.network.gateways import has_same_peer
 from overlane.network.schema import Gateway
+from overlane.network.sections.gateways import has_same_peer
 from overlane.topic_names import TopicNames
 
 LOOPED, UNNAMED = "looped", "unnamed"
@@ -57,8 +57,8 @@ class Bridge:
         self._gateway = gateway
         self._others = others
         self.names = TopicNames(gateway.topics)
-        self.inwards = Lane(self._to_overlay, gateway.backlog_rate)
-        self.outwards = Lane(self._to_foreign, gateway.backlog_rate)
+        self.inwards = GatewayLane(self._to_overlay, gateway.backlog_rate)
+        self.outwards = GatewayLane(self._to_foreign, gateway.backlog_rate)
 
     def _to_overlay(self, message: BridgedMessage) -> BridgedMessage | str:
         return self._crossed(
@@ -82,10 +82,14 @@ class Bridge:
             return UNNAMED
         others = tuple(pair for pair in message.properties if pair[0] != VIA)
         response = message.response_topic
-        return replace(
-            message,
-            topic=topic,
-            qos=min(message.qos, self._gateway.qos),
-            response_topic=None if response is None else reply(response) or response,
-            properties=(*others, (VIA, ",".join((*via, self._gateway.name)))),
+        return BridgedMessage(
+            topic,
+            message.body,
+            min(message.qos, self._gateway.qos),
+            message.retain,
+            message.expiry_s,
+            message.content_type,
+            None if response is None else reply(response) or response,
+            message.correlation_data,
+            (*others, (VIA, ",".join((*via, self._gateway.name)))),
         )

@@ -64,7 +64,7 @@ class LaneCounts:
 
 
 @dataclass(slots=True)
-class Lane:
+class GatewayLane:
     translate: Callable[[BridgedMessage], BridgedMessage | str]
     """The message as it goes to the other side, or why it does not: "looped" or "unnamed"."""
     backlog_rate: int | None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from overlane.core.units import Nanos
-from overlane.gateways.lane import Acknowledge, Lane, LaneEffect, Send
+from overlane.gateways.lane import Acknowledge, GatewayLane, LaneEffect, Send
 from overlane.gateways.message import BridgedMessage
 from overlane.gateways.sides.side import Side, SideHost
 from overlane.gateways.state import SideState
@@ -18,7 +18,7 @@ def now_ns() -> Nanos:
 class LaneDriver:
     """One direction: gives messages to the receiving side, and acknowledgements to the sending side."""
 
-    def __init__(self, lane: Lane, changed: Callable[[], None]) -> None:
+    def __init__(self, lane: GatewayLane, changed: Callable[[], None]) -> None:
         self.lane = lane
         self.source: Side | None = None
         self.sink: Side | None = None

@@ -6,7 +6,7 @@ Whoever has the time hands it in: seconds since 1970, since others read it.
 from dataclasses import dataclass, field
 
 from overlane.adminapi.views import GatewayView, LaneView, SideView
-from overlane.gateways.lane import Lane
+from overlane.gateways.lane import GatewayLane
 from overlane.network.schema import Gateway
 
 UP, CONNECTING, DOWN = "up", "connecting", "down"
@@ -58,7 +58,7 @@ class GatewayState:
     def word(self) -> str:
         return UP if self.overlay.is_connected and self.foreign.is_connected else CONNECTING
 
-    def view(self, inwards: Lane, outwards: Lane, now_s: float) -> GatewayView:
+    def view(self, inwards: GatewayLane, outwards: GatewayLane, now_s: float) -> GatewayView:
         since = max(self.overlay.since, self.foreign.since)
         return GatewayView(
             name=self.gateway.name,
@@ -81,7 +81,7 @@ class GatewayState:
             name=gateway.name, broker=gateway.broker, to=gateway.to, since=now_s, updated=now_s, last_error=reason
         )
 
-    def _lane(self, lane: Lane, direction: str, now_s: float) -> LaneView:
+    def _lane(self, lane: GatewayLane, direction: str, now_s: float) -> LaneView:
         counts, rate = lane.counts, self._rates[direction]
         rate.measure(counts.passed, now_s)
         return LaneView(

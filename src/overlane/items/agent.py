@@ -30,10 +30,10 @@ from overlane.coordination.contract import (
 from overlane.coordination.follower import Follower, Numbered
 from overlane.coordination.records import MalformedRecord
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.items.master import Known, Master, Solve
+from overlane.items.master import Master, MasterKnowledge, Solve
 from overlane.items.mastership import Mastership, Strategy, most_power_first
-from overlane.items.plans import DomainPlan, State, pack_plan
-from overlane.items.policy import Policy
+from overlane.items.plans import DomainPlan, DomainState, pack_plan
+from overlane.items.policy import ItemPolicy
 from overlane.items.rates import Bottleneck
 from overlane.items.records import AgentReport, MasterRecord, Paths, decode, decode_plan, encode
 from overlane.items.votes import accused
@@ -46,7 +46,7 @@ RATES_EVERY: Nanos = 2 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class PolicyChanged:
-    policy: Policy
+    policy: ItemPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Agent:
         self.drained: frozenset[str] = frozenset()
         self.master: str | None = None
         self.plan: DomainPlan | None = None
-        self.policy: Policy | None = None
+        self.policy: ItemPolicy | None = None
         self._offered: DomainPlan | None = None
         """A plan that an operator has applied at this broker."""
 
@@ -150,7 +150,7 @@ class Agent:
             self._master.sample(self._known, now)
         return self.tick(now)
 
-    def solved(self, job: Solve, state: State | None, now: Nanos) -> list[Notice]:
+    def solved(self, job: Solve, state: DomainState | None, now: Nanos) -> list[Notice]:
         """What was to be solved; None: it failed."""
         if state is None:
             self._master.failed_to_solve(job, now)
@@ -232,8 +232,8 @@ class Agent:
         return (holder.name, holder.session) == (self.name, self.session)
 
     @property
-    def _known(self) -> Known:
-        return Known(self.plan, self.policy, self.reports, self.drained)
+    def _known(self) -> MasterKnowledge:
+        return MasterKnowledge(self.plan, self.policy, self.reports, self.drained)
 
     def _decide(self, now: Nanos) -> list[Notice]:
         if not (self._may_write(self.paths.plan) and self._may_write(self.paths.policy)):
@@ -312,7 +312,7 @@ class Agent:
             if path == paths.plan and node is not None:
                 self.plan = decode_plan(path, node.data)
             elif path == paths.policy and node is not None:
-                return self._take_policy(decode(path, node.data, Policy))
+                return self._take_policy(decode(path, node.data, ItemPolicy))
             elif path.startswith(f"{paths.agents}/"):
                 self._take_report(path, path.rpartition("/")[2])
             elif path.startswith(f"{paths.drained}/"):
@@ -328,7 +328,7 @@ class Agent:
         else:
             self.reports[name] = decode(path, node.data, AgentReport)
 
-    def _take_policy(self, policy: Policy) -> list[Notice]:
+    def _take_policy(self, policy: ItemPolicy) -> list[Notice]:
         if self.policy is not None and policy.epoch <= self.policy.epoch:
             return []
         carried = _carried(self.policy, self.name)
@@ -338,6 +338,6 @@ class Agent:
         return [PolicyChanged(policy)]
 
 
-def _carried(policy: Policy | None, broker: str) -> frozenset[str]:
+def _carried(policy: ItemPolicy | None, broker: str) -> frozenset[str]:
     places = {} if policy is None else policy.places
     return frozenset(item for item, place in places.items() if place.primary == broker)

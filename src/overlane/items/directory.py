@@ -62,7 +62,7 @@ def decode_entry(content: bytes) -> Entry:
     return entry
 
 
-class Directory:
+class ItemDirectory:
     """Entries by item, and lookup by topic."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
@@ -116,3 +116,9 @@ def item_of(topic: str, items: dict[str, tuple[str, ...]]) -> str | None:
         if matches(topic_filter, topic)
     ]
     return max(found)[1] if found else None
+
+
+def preferred(items: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
+    """Filters with their items, in the order of `item_of`: of those that match a topic, the first counts."""
+    pairs = [(topic_filter, name) for name, filters in items.items() for topic_filter in filters]
+    return sorted(pairs, key=lambda pair: (specificity(pair[0]), pair[1]), reverse=True)

@@ -17,14 +17,14 @@ import msgspec
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.items.plans import (
     DomainPlan,
+    DomainState,
     PlannedBroker,
     PlannedItem,
-    State,
     failure_states,
     fitted,
     make_plan,
 )
-from overlane.items.policy import Place, Policy, is_sound, promoted, spread_out
+from overlane.items.policy import ItemPolicy, Place, is_sound, promoted, spread_out
 from overlane.items.rates import LiveRates, item_rates
 from overlane.items.records import AgentReport
 from overlane.items.switching_off import SwitchingOff
@@ -55,18 +55,18 @@ class Solve:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class MasterKnowledge:
     """What the znodes say."""
 
     plan: DomainPlan | None
-    policy: Policy | None
+    policy: ItemPolicy | None
     reports: Mapping[str, AgentReport]
     drained: frozenset[str]
 
 
 @dataclass(slots=True)
 class Decision:
-    policy: Policy | None = None
+    policy: ItemPolicy | None = None
     """To be written."""
     plan: DomainPlan | None = None
     """To be written."""
@@ -82,14 +82,14 @@ class Master:
     _votes: FailureVotes = field(default_factory=FailureVotes)
     _since: Nanos = NEVER
     _solving: Solve | None = None
-    _solved: dict[frozenset[str], State] = field(default_factory=dict)
+    _solved: dict[frozenset[str], DomainState] = field(default_factory=dict)
     """Not yet in the plan that is written."""
     _of_plan: DomainPlan | None = None
     """The plan that `_solved` belongs to."""
     _rates: LiveRates | None = None
     _off: SwitchingOff = field(default_factory=SwitchingOff)
     _rest_until: Nanos = 0
-    _relieved: tuple[DomainPlan, State] | None = None
+    _relieved: tuple[DomainPlan, DomainState] | None = None
     _to_check: str | None = None
     """A broker that might be switched off."""
 
@@ -106,7 +106,7 @@ class Master:
 
     # Measurements and answers
 
-    def sample(self, known: Known, now: Nanos) -> None:
+    def sample(self, known: MasterKnowledge, now: Nanos) -> None:
         """Once a second, while it is the master."""
         names = [item.name for item in self.items]
         if self._rates is None or list(self._rates.items) != names:
@@ -118,7 +118,7 @@ class Master:
             failed = frozenset(known.policy.failed)
             self._to_check = self._off.candidate(self.settings, capacities, rates, known.policy.places, failed, now)
 
-    def solved(self, job: Solve, state: State, now: Nanos) -> None:
+    def solved(self, job: Solve, state: DomainState, now: Nanos) -> None:
         if job is not self._solving:
             return  # it was asked by another master, or for another plan
         self._solving = None
@@ -138,13 +138,13 @@ class Master:
             self._solving = None
             self._rest_until = now + REST
 
-    def _live(self, known: Known) -> dict[str, float]:
+    def _live(self, known: MasterKnowledge) -> dict[str, float]:
         critical = frozenset(item.name for item in self.items if item.critical)
         return item_rates({name: report.rates for name, report in known.reports.items()}, critical)
 
     # Decisions
 
-    def decide(self, known: Known, now: Nanos) -> Decision:
+    def decide(self, known: MasterKnowledge, now: Nanos) -> Decision:
         self._since = min(self._since, now)
         decision = Decision()
         if not self.items or not known.reports:
@@ -181,7 +181,7 @@ class Master:
             decision.plan = plan
         return decision
 
-    def _plan(self, known: Known, decision: Decision, now: Nanos) -> DomainPlan | None:
+    def _plan(self, known: MasterKnowledge, decision: Decision, now: Nanos) -> DomainPlan | None:
         """The plan for the items of the file and the brokers that are there; where it has to change, it is written."""
         critical = {item.name: item.critical for item in self.items}
         plan = None if known.plan is None else fitted(known.plan, critical)
@@ -211,7 +211,7 @@ class Master:
         )
         return decision.plan
 
-    def _first_plan(self, known: Known, before: DomainPlan | None = None) -> DomainPlan:
+    def _first_plan(self, known: MasterKnowledge, before: DomainPlan | None = None) -> DomainPlan:
         capacities = {} if before is None else {one.name: one.capacity for one in before.brokers}
         capacities |= {name: report.capacity for name, report in known.reports.items()}
         brokers = sorted(capacities)
@@ -224,7 +224,7 @@ class Master:
     def _place(
         self,
         plan: DomainPlan,
-        before: Policy | None,
+        before: ItemPolicy | None,
         failed: frozenset[str],
         off: frozenset[str],
         alive: frozenset[str],
@@ -242,7 +242,7 @@ class Master:
             urgent = missing & plan.names()
             if state is None and (self._solving is None or self._solving.missing != urgent):
                 decision.solve = Solve(plan, urgent, "state")
-        fresh = Policy(
+        fresh = ItemPolicy(
             1 if before is None else before.epoch + 1,
             places,
             tuple(sorted(failed)),
@@ -255,7 +255,7 @@ class Master:
         if before is None or msgspec.structs.replace(fresh, epoch=before.epoch) != before:
             decision.policy = fresh
 
-    def _next_job(self, plan: DomainPlan, known: Known, missing: frozenset[str], now: Nanos) -> Solve | None:
+    def _next_job(self, plan: DomainPlan, known: MasterKnowledge, missing: frozenset[str], now: Nanos) -> Solve | None:
         rates = self._rates
         overloaded = [name for name, one in known.reports.items() if one.is_overloaded and name not in missing]
         if overloaded and rates is not None and rates.is_warm and now >= self._rest_until and known.policy is not None:

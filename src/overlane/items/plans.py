@@ -42,7 +42,7 @@ class PlannedBroker(msgspec.Struct, frozen=True):
     capacity: float
 
 
-class State(msgspec.Struct, frozen=True):
+class DomainState(msgspec.Struct, frozen=True):
     """The policy of one state: which brokers are missing, and the items that are placed otherwise than normally."""
 
     missing: tuple[str, ...]
@@ -59,22 +59,22 @@ class DomainPlan(msgspec.Struct, frozen=True):
     places: dict[str, Place]
     """Of the normal state."""
     risk_max: float = 0.02
-    states: tuple[State, ...] = ()
+    states: tuple[DomainState, ...] = ()
     version: int = 0
     risk: dict[str, float] = {}
 
     def names(self) -> frozenset[str]:
         return frozenset(broker.name for broker in self.brokers)
 
-    def state(self, missing: frozenset[str]) -> State | None:
+    def state(self, missing: frozenset[str]) -> DomainState | None:
         """The normal state included."""
         if not missing:
-            return State((), dict(self.places), "kept", self.risk)
+            return DomainState((), dict(self.places), "kept", self.risk)
         wanted = tuple(sorted(missing))
         found = next((one for one in self.states if one.missing == wanted), None)
         return None if found is None else msgspec.structs.replace(found, places={**self.places, **found.places})
 
-    def with_state(self, state: State) -> "DomainPlan":
+    def with_state(self, state: DomainState) -> "DomainPlan":
         """`state` has all places."""
         differing = {item: place for item, place in state.places.items() if self.places.get(item) != place}
         others = tuple(one for one in self.states if one.missing != state.missing)
@@ -91,7 +91,7 @@ def check_plan(plan: DomainPlan) -> None:
     except BadProblem as bad:
         raise BadDomainPlan(str(bad)) from None
     items, brokers = {one.name for one in plan.items}, plan.names()
-    for state in (State((), plan.places), *plan.states):
+    for state in (DomainState((), plan.places), *plan.states):
         if not set(state.missing) <= brokers or set(state.missing) == brokers:
             raise BadDomainPlan(
                 f"got a state without {', '.join(state.missing)}; expected brokers of the plan, not all"
@@ -159,7 +159,7 @@ def domain_plan(forecast: DomainForecast, version: int, critical: Mapping[str, b
             for item, place in normal.items()
         }
         if one.failed:
-            states.append(State(tuple(sorted(one.failed)), places, one.status, one.risk))
+            states.append(DomainState(tuple(sorted(one.failed)), places, one.status, one.risk))
     risk = next((one.risk for one in forecast.states if not one.failed and not one.off), {})
     plan = DomainPlan(
         tuple(PlannedItem(one.name, one.mean, critical.get(one.name, False)) for one in forecast.items),
@@ -183,7 +183,7 @@ def failure_states(plan: DomainPlan) -> list[frozenset[str]]:
     return [frozenset(one) for size in (1, 2) if size < len(names) for one in combinations(names, size)]
 
 
-def solve(plan: DomainPlan, missing: frozenset[str]) -> State:
+def solve(plan: DomainPlan, missing: frozenset[str]) -> DomainState:
     """The policy of one state, with all places: a pure function of its arguments."""
     problem = problem_of(plan)
     mirrors = {item: place.mirror or place.primary for item, place in plan.places.items()}
@@ -194,7 +194,7 @@ def solve(plan: DomainPlan, missing: frozenset[str]) -> State:
     )
     found = solve_case(normal, Case(failed=tuple(sorted(missing))))
     places = {item: Place(primary, found.mirror.get(item, "")) for item, primary in found.primary.items()}
-    return State(tuple(sorted(missing)), places, found.status, found.risk)
+    return DomainState(tuple(sorted(missing)), places, found.status, found.risk)
 
 
 def fitted(plan: DomainPlan, critical: Mapping[str, bool]) -> DomainPlan | None:

@@ -22,7 +22,7 @@ Places = Mapping[str, Place]
 """By item."""
 
 
-class Policy(msgspec.Struct, frozen=True):
+class ItemPolicy(msgspec.Struct, frozen=True):
     epoch: int
     places: dict[str, Place]
     failed: tuple[str, ...] = ()

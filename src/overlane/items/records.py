@@ -16,7 +16,7 @@ import msgspec
 
 from overlane.coordination.records import MalformedRecord, is_name
 from overlane.items.plans import BadDomainPlan, DomainPlan, unpack_plan
-from overlane.items.policy import Policy
+from overlane.items.policy import ItemPolicy
 
 ITEMS = "/items"
 REPORT_BYTES_MAX = 256 * 1024
@@ -57,16 +57,16 @@ class AgentReport(msgspec.Struct, frozen=True):
     """Messages per second published here, by item."""
 
 
-T = TypeVar("T", MasterRecord, AgentReport, Policy)
+T = TypeVar("T", MasterRecord, AgentReport, ItemPolicy)
 
 
-def encode(record: MasterRecord | AgentReport | Policy) -> bytes:
+def encode(record: MasterRecord | AgentReport | ItemPolicy) -> bytes:
     return msgspec.json.encode(record)
 
 
 def decode(path: str, data: bytes, kind: type[T]) -> T:
     """MalformedRecord."""
-    limit = POLICY_BYTES_MAX if kind is Policy else REPORT_BYTES_MAX
+    limit = POLICY_BYTES_MAX if kind is ItemPolicy else REPORT_BYTES_MAX
     if len(data) > limit:
         raise MalformedRecord(path, f"{len(data)} bytes, more than {limit}")
     try:
@@ -78,7 +78,7 @@ def decode(path: str, data: bytes, kind: type[T]) -> T:
     return record
 
 
-def _flaw(record: MasterRecord | AgentReport | Policy) -> str | None:
+def _flaw(record: MasterRecord | AgentReport | ItemPolicy) -> str | None:
     match record:
         case MasterRecord() if record.name and not is_name(record.name):
             return "no valid name"
@@ -86,9 +86,9 @@ def _flaw(record: MasterRecord | AgentReport | Policy) -> str | None:
             return "a capacity or a rate is negative"
         case AgentReport() if not all(map(is_name, record.unreachable)):
             return "no valid name"
-        case Policy() if record.epoch < 1:
+        case ItemPolicy() if record.epoch < 1:
             return "the epoch is less than 1"
-        case Policy() if any(
+        case ItemPolicy() if any(
             not is_name(place.primary) or (place.mirror and not is_name(place.mirror)) or place.mirror == place.primary
             for place in record.places.values()
         ):

@@ -64,7 +64,7 @@ class FailureVotes:
     ) -> tuple[frozenset[str], Nanos]:
         """Who has failed, and when that may change by the passing of time alone. `known`: all brokers that ought to be
         there."""
-        gone = frozenset(one for one in known if self._is_gone(one, one in votes, now))
+        gone = frozenset(one for one in known if self._note_presence(one, one in votes, now))
         voted = accused(votes, known - gone, me) | gone
         due = NEVER
         for one in known:
@@ -83,7 +83,8 @@ class FailureVotes:
                     due = min(due, back_at)
         return frozenset(one for one in known if self._records[one].is_failed), due
 
-    def _is_gone(self, one: str, is_registered: bool, now: Nanos) -> bool:
+    def _note_presence(self, one: str, is_registered: bool, now: Nanos) -> bool:
+        """Note since when it is not registered; whether that is long enough to count as gone."""
         record = self._records.setdefault(one, _Record())
         record.gone_since = NEVER if is_registered else min(record.gone_since, now)
         return record.gone_since < NEVER and now >= record.gone_since + GONE

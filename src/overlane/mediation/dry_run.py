@@ -9,7 +9,18 @@ from typing import NamedTuple, assert_never
 from overlane.core.units import Nanos
 from overlane.mediation.draft import Draft
 from overlane.mediation.functions import FunctionMessage, apply, find_function
-from overlane.mediation.mediation import Called, Dropped, Failed, Held, Key, Mediation, Memory, Passed, Resume, Stage
+from overlane.mediation.mediation import (
+    Called,
+    Dropped,
+    Failed,
+    Held,
+    Key,
+    Mediation,
+    Memory,
+    Passed,
+    Resume,
+    RuleStage,
+)
 from overlane.mediation.rule import RuleFailed
 
 
@@ -52,7 +63,7 @@ class DryRun:
                 return
             del self._held[key]
             self._memory.windows[key] = held.until_ns + self._mediation.window_ns(key[0])
-            yield from self._steps(held.number, held.draft, held.until_ns, Resume(key[0], Stage.HELD))
+            yield from self._steps(held.number, held.draft, held.until_ns, Resume(key[0], RuleStage.HELD))
 
     def _steps(self, number: int, draft: Draft, now: Nanos, resume: Resume | None) -> Iterator[Step]:
         result = self._mediation.run(draft, self._memory, now, resume)
@@ -96,4 +107,4 @@ class DryRun:
         new = Draft(
             returned.topic, returned.payload, draft.qos, draft.retain, returned.content_type, draft.is_text, pairs
         )
-        yield from self._steps(number, new, now, Resume(rule, Stage.CALLED))
+        yield from self._steps(number, new, now, Resume(rule, RuleStage.CALLED))

@@ -29,7 +29,7 @@ class Changes(NamedTuple):
     windows: tuple[tuple[Key, Nanos], ...] = ()
 
 
-class Stage(Enum):
+class RuleStage(Enum):
     """Where a message goes on that had to wait for a rule."""
 
     HELD = "held"
@@ -38,7 +38,7 @@ class Stage(Enum):
 
 class Resume(NamedTuple):
     rule: str
-    stage: Stage
+    stage: RuleStage
 
 
 class Passed(NamedTuple):
@@ -142,7 +142,7 @@ class Mediation:
             place = self._places.get(resume.rule)
             if place is None:
                 return Passed(draft)
-            is_released = resume.stage is Stage.HELD
+            is_released = resume.stage is RuleStage.HELD
             start = place if is_released else place + 1
         changes = Changes()
         for actions in self._actions[start:]:

@@ -30,6 +30,8 @@ EVERY_NS_MAX: Nanos = 86_400 * SECOND
 class RuleFailed(OverlaneError):
     """A rule cannot be applied to a message, which becomes a dead letter."""
 
+    error_code = "OVL-141"
+
 
 class MediationRule(msgspec.Struct, frozen=True, kw_only=True):
     name: str

@@ -72,6 +72,8 @@ class MemberLink(msgspec.Struct, frozen=True, kw_only=True):
     """The MQTT broker that carries it; None: the ends dial each other."""
     is_encrypted: bool = False
     """By other means than TLS."""
+    dscp: int = 0
+    """The code point of its packets (RFC 2474), in both directions."""
 
     def from_end(self, end: str) -> Direction:
         return self.there if end == self.ends[0] else self.back

@@ -29,6 +29,8 @@ class NeighbourConfig:
     """The MQTT broker that carries the link, instead of the addresses."""
     is_encrypted: bool = False
     """Whether the link is encrypted by other means than TLS."""
+    dscp: int = 0
+    """The code point that packets to it carry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ def neighbours_of(membership: Membership, me: str) -> dict[str, NeighbourConfig]
             is_direct=link.is_direct,
             carrier=link.carrier,
             is_encrypted=link.is_encrypted,
+            dscp=link.dscp,
         )
     return dict(sorted(found.items()))
 

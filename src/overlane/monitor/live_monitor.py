@@ -80,7 +80,8 @@ class LiveMonitor:
                 self._poll_requested.clear()
                 pause_s = max(PAUSE_S_MIN, self._every_s - (self._clock() - began_s))
                 try:
-                    await asyncio.wait_for(self._poll_requested.wait(), pause_s)
+                    async with asyncio.timeout(pause_s):
+                        await self._poll_requested.wait()
                 except TimeoutError:
                     continue
         finally:

@@ -16,6 +16,7 @@ from overlane.adminapi.views import (
     DeliveryList,
     EmulationView,
     EventView,
+    GatewayView,
     LinkView,
     RecoveryView,
     RouteView,
@@ -28,6 +29,7 @@ from overlane.monitor.overlay_state import (
     TOPICS_SHOWN,
     BrokerStatus,
     Copies,
+    ForeignBroker,
     Link,
     LinkDirection,
     Mirror,
@@ -77,6 +79,8 @@ class Observer:
         self._known: dict[str, _BrokerRecord] = {name: _BrokerRecord() for name in self._places}
         self._ledgers: dict[str, DeliveryCounters] = {topic.filter: DeliveryCounters() for topic in network.topics}
         self._arrivals: dict[str, DeliveryCounters] = {}
+        self._published: dict[str, frozenset[str]] = {}
+        """Filters under which clients of a broker have published."""
         self._tiers = Tiers(network)
         self._growth, self._ages = CounterIncrease(), HistogramIncrease()
         self._rates = RateSmoother()
@@ -126,6 +130,7 @@ class Observer:
             past_s = at_s - known.cpu_at_s
             known.cpu = max(0.0, broker.process.cpu_s - known.cpu_s) / past_s if past_s > 0 else 0.0
         known.cpu_s, known.cpu_at_s = broker.process.cpu_s, at_s
+        self._published[name] = frozenset(one.filter for one in snapshot.deliveries.published if one.messages)
         for event in snapshot.events.items:
             if event.number > known.event:
                 self._add_event(name, event, at_s - event.ago_s, is_old=before is None)
@@ -180,6 +185,7 @@ class Observer:
             in_time=arrivals.in_time_lately() if arrivals is not None else None,
             address=told.listeners.get("mqtt", ""),
             copies=None if told.recovery is None else _copies(told.recovery),
+            gateways=tuple(_foreign(one) for one in known.snapshot.gateways),
         )
 
     # Links
@@ -221,6 +227,7 @@ class Observer:
             queue_bytes=view.queue_bytes,
             queue_bytes_max=view.queue_bytes_max,
             emulated=_emulated(view.emulation),
+            reserved=round(view.reserved, 2),
         )
 
     # Routes and topics
@@ -237,7 +244,7 @@ class Observer:
         return Route(
             source=source,
             destinations=view.destinations,
-            filters=self._filters(topics, view.deadline_ms),
+            filters=self._filters(source, topics, view.deadline_ms),
             topics=topics[:TOPICS_SHOWN],
             paths={to: paths[:PATHS_SHOWN] for to, paths in view.paths.items()},
             latency_ms={to: rounded(latency_ms) for to, latency_ms in view.latency_ms.items()},
@@ -250,11 +257,13 @@ class Observer:
             unmet=view.unmet,
         )
 
-    def _filters(self, topics: tuple[str, ...], deadline_ms: float | None) -> tuple[str, ...]:
-        """Filters of the network file; if no topic is known, those with the same deadline."""
+    def _filters(self, source: str, topics: tuple[str, ...], deadline_ms: float | None) -> tuple[str, ...]:
+        """Filters of the network file; if no topic is known, those that are published there with this deadline."""
         if topics:
             return tuple(dict.fromkeys(self._topic_filters.of(topic) or OTHER_TOPICS for topic in topics))
-        return tuple(topic.filter for topic in self._network.topics if _ms(topic.deadline_ns) == deadline_ms)
+        published = self._published.get(source, frozenset())
+        deadlines = self._topic_filters.deadlines
+        return tuple(name for name in deadlines if name in published and _ms(deadlines[name]) == deadline_ms)
 
     def _count(self, name: str, incarnation: int, told: DeliveryList) -> None:
         for one in told.published:
@@ -318,7 +327,7 @@ class Observer:
             case "route":
                 topics = tuple(topic for topic in event.topics if not topic.startswith("$"))
                 if topics or not event.topics:  # the others are internal topics
-                    filters = self._filters(topics, event.deadline_ms)
+                    filters = self._filters(name, topics, event.deadline_ms)
                     self.timeline.route(at_s, name, filters, event.destinations, event.paths, event.cause)
             case "deadline":
                 self.timeline.deadline(at_s, name, event.peer, event.deadline_ms, event.latency_ms)
@@ -342,6 +351,20 @@ def _copies(view: RecoveryView) -> Copies:
         for one in view.mirrors
     )
     return Copies(host=view.host, epoch=view.epoch, mirrors=tuple(mirrors))
+
+
+def _foreign(view: GatewayView) -> ForeignBroker:
+    lanes = (view.inwards, view.outwards)
+    is_up = view.state == "up"
+    return ForeignBroker(
+        gateway=view.name,
+        to=view.to,
+        state=view.state,
+        why="" if is_up else view.foreign.last_error or view.overlay.last_error or view.last_error,
+        in_hz=rounded(view.inwards.per_second) if is_up else 0.0,
+        out_hz=rounded(view.outwards.per_second) if is_up else 0.0,
+        waiting=sum(lane.waiting if lane.backlog is None else lane.backlog for lane in lanes),
+    )
 
 
 def _emulated(view: EmulationView | None) -> str:

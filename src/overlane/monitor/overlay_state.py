@@ -35,6 +35,21 @@ class Copies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mirrors: tuple[Mirror, ...] = ()
 
 
+class ForeignBroker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A broker of another technology that a gateway joins to one of the overlay."""
+
+    gateway: str
+    to: str
+    state: str
+    """`up`, `connecting` or `down`; `why` is the reason of the last two."""
+    why: str = ""
+    in_hz: float = 0.0
+    """Messages per second into the overlay; `out_hz`: out of it."""
+    out_hz: float = 0.0
+    waiting: int = 0
+    """Messages that have not crossed yet, in both directions."""
+
+
 class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`lost`: does not respond; `why` is the reason. `unknown`: has never responded."""
 
@@ -65,6 +80,7 @@ class BrokerStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Bundles of topics that a routing broker carries."""
     copies: Copies | None = None
     """None without [recovery]."""
+    gateways: tuple[ForeignBroker, ...] = ()
 
 
 class LinkDirection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -79,6 +95,8 @@ class LinkDirection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     queue_bytes_max: int = 0
     emulated: str = ""
     """Emulated conditions, if any."""
+    reserved: float = 0.0
+    """Share of the rate that reservations have."""
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

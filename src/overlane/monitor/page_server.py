@@ -11,10 +11,10 @@ from overlane.monitor.chaos import BrokerControl, Chaos
 from overlane.monitor.history import History
 from overlane.monitor.live_monitor import LiveMonitor
 from overlane.monitor.recording_file import read_recording
-from overlane.monitor.server import Server
+from overlane.monitor.server import MonitorServer
 from overlane.monitor.traffic import TestTraffic
-from overlane.network.kinds import endpoint
 from overlane.network.schema import Endpoint, Network
+from overlane.network.syntax.kinds import endpoint
 from overlane.secret import Secret
 from overlane.secret_file import read_token
 
@@ -66,7 +66,7 @@ async def serve_live(overlay: LiveOverlay) -> AsyncIterator[str]:
     )
     traffic = TestTraffic(overlay.network)
     chaos = Chaos(overlay.network, monitor, overlay.broker_control, traffic) if overlay.is_chaotic else None
-    server = Server(overlay.page.endpoint, monitor.lines, chaos, overlay.page.token)
+    server = MonitorServer(overlay.page.endpoint, monitor.lines, chaos, overlay.page.token)
     await server.start()
     polling = asyncio.create_task(monitor.run())
     try:
@@ -91,7 +91,7 @@ async def serve_recording(file: Path, page: PageListener) -> AsyncIterator[str]:
         for line in past.lines():
             yield line
 
-    server = Server(page.endpoint, lines, None, page.token)
+    server = MonitorServer(page.endpoint, lines, None, page.token)
     await server.start()
     try:
         yield server.address

@@ -47,7 +47,7 @@ log = logging.getLogger("overlane.monitor")
 Lines = Callable[[], AsyncIterator[bytes]]
 
 
-class Server:
+class MonitorServer:
     """`chaos` is None if actions are not allowed."""
 
     def __init__(self, endpoint: Endpoint, lines: Lines, chaos: Chaos | None, token: Secret | None) -> None:

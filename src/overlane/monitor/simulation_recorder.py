@@ -8,7 +8,7 @@ from overlane.adminapi.views import OVERLAY_LOSSES
 from overlane.core.broker import OverlayBroker as Core
 from overlane.core.events import Deliver
 from overlane.core.links.link_health import LinkState
-from overlane.core.links.link_view import LinkView
+from overlane.core.links.link_view import LinkStatus
 from overlane.core.routing.paths import paths_in
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.monitor.figures import DeliveryCounters, RateSmoother
@@ -45,7 +45,7 @@ OVERDUE_NS: Nanos = 2 * SECOND
 _STATES: dict[LinkState, State] = {LinkState.UP: "up", LinkState.SUSPECT: "suspect", LinkState.FAILED: "failed"}
 
 
-class Recorder:
+class SimulationRecorder:
     """Pass `sample` to the world as its progress callback; then use `head` and `changes`."""
 
     def __init__(self, world: World, network: Network, title: str) -> None:
@@ -182,15 +182,17 @@ class Recorder:
             out_hz=arrivals.rate_hz(),
             dropped=sum(host.counters().get(what, 0) for what in OVERLAY_LOSSES),
             in_time=arrivals.in_time_lately(),
+            role="" if place.role == "plain" else place.role,
+            domain=place.domain or "",
         )
 
     def _link(
-        self, ends: tuple[str, str], link: SimulatedLink, views: dict[str, dict[str, LinkView]], at_s: float
+        self, ends: tuple[str, str], link: SimulatedLink, views: dict[str, dict[str, LinkStatus]], at_s: float
     ) -> Link:
         there, back = (self._way(end, views.get(end.station.name, {}).get(end.peer), at_s) for end in link.ends)
         return Link(ends=ends, state=worse(there.state, back.state), ways=(there, back))
 
-    def _way(self, end: End, view: LinkView | None, at_s: float) -> LinkDirection:
+    def _way(self, end: End, view: LinkStatus | None, at_s: float) -> LinkDirection:
         name, emulated = (end.station.name, end.peer), _emulated(end.line.condition)
         rate_bps = self._rates.of(name, 8 * end.line.sent_bytes, at_s)
         if view is None:
@@ -214,7 +216,7 @@ class Recorder:
                 Route(
                     source=source,
                     destinations=route.destinations,
-                    filters=self._world.plan.filters_of_classes().get(route.qos, ()),
+                    filters=self._world.plan.filters_affected(source, route.qos),
                     topics=tuple(topics.get((route.qos, route.destinations), ())[:TOPICS_SHOWN]),
                     paths={to: tuple(paths_in(route.links, source, to, PATHS_SHOWN)) for to in route.destinations},
                     latency_ms={to: rounded(ns / MS) for to, ns in sorted(route.latency_ns.items())},
@@ -233,19 +235,19 @@ class Recorder:
     # What happened
 
     def _note_happenings(self) -> None:
-        chronicle, told = self._world.chronicle, self._told
-        for deed in chronicle.deeds[told["deeds"] :]:
+        run_log, told = self._world.run_log, self._told
+        for deed in run_log.deeds[told["deeds"] :]:
             self._timeline.action(deed.at / SECOND, deed.what)
-        for link in chronicle.link_moves[told["links"] :]:
+        for link in run_log.link_moves[told["links"] :]:
             self._timeline.link(link.at / SECOND, link.broker, link.peer, link.state, is_old=link.at < 0)
-        for move in chronicle.route_moves[told["routes"] :]:
+        for move in run_log.route_moves[told["routes"] :]:
             if move.at >= 0:
                 effect = move.effect
                 paths = {to: paths_in(effect.links, move.source, to, PATHS_SHOWN) for to in effect.destinations}
                 self._timeline.route(
                     move.at / SECOND, move.source, move.topics, effect.destinations, paths, effect.cause
                 )
-        for found in chronicle.unmeetable[told["unmeetable"] :]:
+        for found in run_log.unmeetable[told["unmeetable"] :]:
             latency_ns, deadline_ns = found.effect.latency_ns, found.effect.qos.deadline_ns
             self._timeline.deadline(
                 found.at / SECOND,
@@ -254,18 +256,18 @@ class Recorder:
                 deadline_ns / MS,
                 None if latency_ns >= NEVER else latency_ns / MS,
             )
-        for one in chronicle.requirements[told["requirements"] :]:
+        for one in run_log.requirements[told["requirements"] :]:
             unmet = one.effect.unmet
             told_of = f"{unmet.requirement}: {'met again' if one.effect.is_met else unmet}"
             self._timeline.requirement(
                 one.at / SECOND, one.source, unmet.destination, told_of, is_met=one.effect.is_met
             )
         self._told = {
-            "deeds": len(chronicle.deeds),
-            "links": len(chronicle.link_moves),
-            "routes": len(chronicle.route_moves),
-            "unmeetable": len(chronicle.unmeetable),
-            "requirements": len(chronicle.requirements),
+            "deeds": len(run_log.deeds),
+            "links": len(run_log.link_moves),
+            "routes": len(run_log.route_moves),
+            "unmeetable": len(run_log.unmeetable),
+            "requirements": len(run_log.requirements),
         }
 
 

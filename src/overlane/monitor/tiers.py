@@ -24,7 +24,8 @@ class Tier:
 class Tiers:
     def __init__(self, network: Network) -> None:
         self._known: dict[str, tuple[str, str]] = {
-            one.name: (one.role, one.domain or one.name) for one in network.brokers if one.role != PLAIN
+            one.name: ("", one.domain or "") if one.role == PLAIN else (one.role, one.domain or one.name)
+            for one in network.brokers
         }
         self._leader = ""
         self._bundles: dict[str, int] = {}

@@ -37,7 +37,8 @@ class TestTraffic:
         task = self._running[key] = asyncio.create_task(self._run(key, rate_hz, is_running))
         task.add_done_callback(lambda done: self._running.pop(key, None) if self._running.get(key) is done else None)
         try:
-            await asyncio.wait_for(asyncio.shield(is_running), START_S)
+            async with asyncio.timeout(START_S):
+                await asyncio.shield(is_running)
         except (TimeoutError, ClientError) as error:
             await self._end(task)
             raise Unavailable("the test stream", str(error) or "the brokers do not let it in") from None

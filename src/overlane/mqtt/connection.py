@@ -13,8 +13,8 @@ from overlane.mqtt.codec import codec5, codec311, writing
 from overlane.mqtt.codec.framing import Framer
 from overlane.mqtt.read_ahead import ReadAhead
 from overlane.mqtt.reasons import disconnect_reason
-from overlane.pubsub.connection import ClientConnection, Phase
-from overlane.pubsub.consumer import Ending, Peer
+from overlane.pubsub.contract.connection import ClientConnection, Phase
+from overlane.pubsub.contract.consumer import Ending, Peer
 from overlane.pubsub.delivery.window import TAGS
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.message import Message

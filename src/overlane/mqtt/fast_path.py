@@ -23,9 +23,10 @@ from overlane.mqtt.plain_properties import PlainProperties
 from overlane.mqtt.run_delivery import RunDelivery
 from overlane.mqtt.runs import LONE, PLAIN, RUN, RUN_OF_V5, end_of_alike, pack_run, plain_prefix
 from overlane.mqtt.topic_aliases import expand, is_aliased
-from overlane.pubsub import backpressure
-from overlane.pubsub.backpressure import stop_if_full
 from overlane.pubsub.counters import Drop, TopicStats
+from overlane.pubsub.publishing import backpressure
+from overlane.pubsub.publishing.backpressure import stop_if_full
+from overlane.pubsub.reservations.service import Reservations
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.table import Audience
@@ -45,7 +46,7 @@ REPEATS = 2
 """After so many packets of one topic and length in a row it is worth to look for the end of them all at once."""
 
 
-class Lane:
+class RunTarget:
     """Where messages go: the receivers here, and the class and a topic of those that go to the same other brokers, if
     they go to any. `is_mixed`: whether messages of several topics are one run."""
 
@@ -66,7 +67,7 @@ class TopicEntry:
 
     __slots__ = ("lane", "lone_flags", "prefix_bytes", "stats", "topic", "topics")
 
-    def __init__(self, topic: str, lane: Lane, prefix_bytes: int, stats: TopicStats, lone_flags: int) -> None:
+    def __init__(self, topic: str, lane: RunTarget, prefix_bytes: int, stats: TopicStats, lone_flags: int) -> None:
         self.topic = topic
         self.topics = (topic,)
         self.lane = lane
@@ -77,15 +78,16 @@ class TopicEntry:
 
 
 class FastPath:
-    def __init__(self, state: State, delivery: RunDelivery) -> None:
+    def __init__(self, state: State, delivery: RunDelivery, reservations: Reservations) -> None:
         self._state = state
         self._delivery = delivery
+        self._reservations = reservations
         self._properties = PlainProperties()
         self._entered = 0
         """Entries made since all were dropped: there are no more than that."""
         self._known_at = -1
         """The state of subscriptions and rights that the following hold for."""
-        self._lanes: dict[Hashable, Lane] = {}
+        self._lanes: dict[Hashable, RunTarget] = {}
         self._shared: dict[Hashable, dict[bytes, TopicEntry]] = {}
         """Entries of clients with the same rights."""
 
@@ -102,7 +104,7 @@ class FastPath:
         topic_utf8, audience = topic.encode(), state.subscriptions.audience(topic)
         if len(topic_utf8) > min(TOPIC_BYTES_MAX, state.limits.topic_bytes):
             return
-        if state.reservations.flow_of(topic) is not None:
+        if self._reservations.flow_of(topic) is not None:
             return  # what is advertised is compared with its profile message by message
         if audience.groups or state.cluster.directory.shared(topic) or state.is_mediated(topic):
             return
@@ -129,13 +131,13 @@ class FastPath:
         lone_flags = LONE | RUN_OF_V5 if connection.version == V5 else LONE
         connection.entries[prefix] = TopicEntry(topic, lane, len(prefix), state.stats(topic), lone_flags)
 
-    def _lane(self, topic: str, audience: Audience, qos: QosClass | None) -> Lane:
+    def _lane(self, topic: str, audience: Audience, qos: QosClass | None) -> RunTarget:
         if qos is not None and qos.reliable:
-            return Lane(audience, qos, topic)  # what is kept for others is kept topic by topic
+            return RunTarget(audience, qos, topic)  # what is kept for others is kept topic by topic
         key = audience, qos, None if qos is None else self._state.uplink.destinations(topic)
         found = self._lanes.get(key)
         if found is None:
-            found = self._lanes[key] = Lane(audience, qos, topic)
+            found = self._lanes[key] = RunTarget(audience, qos, topic)
         return found
 
     def _forget(self) -> None:
@@ -159,7 +161,7 @@ class FastPath:
                 return passed
         find = connection.entries.get
         last: TopicEntry | None = None
-        lane: Lane | None = None
+        lane: RunTarget | None = None
         topics: list[str] = []  # of the run, where other brokers need them
         run, count = position, 0  # where the run began, and its messages
         last_length, repeats = -1, 0
@@ -287,7 +289,7 @@ class FastPath:
     def _spread(
         self,
         sender: Connection,
-        lane: Lane,
+        lane: RunTarget,
         topics: "list[str] | tuple[str]",
         run: bytes,
         count: int,

@@ -18,13 +18,20 @@ from overlane.mqtt.codec import codec5, writing
 from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.placing import Placing
 from overlane.pubsub.access import is_own_bridge_state
-from overlane.pubsub.connection import Phase
+from overlane.pubsub.contract.connection import Phase
+from overlane.pubsub.contract.protocol import may_be_anonymous
+from overlane.pubsub.contract.questions import (
+    LOGIN_BUSY,
+    LOGIN_UNAVAILABLE,
+    TOKEN_START,
+    Authenticate,
+    LoginVerdict,
+    PassOn,
+)
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.limits import NONE
 from overlane.pubsub.message import EXPIRY_S_MAX
 from overlane.pubsub.notices import Connected
-from overlane.pubsub.protocol import may_be_anonymous
-from overlane.pubsub.questions import TOKEN_START, Authenticate, PassOn, Verdict
 from overlane.pubsub.sessions.deduplication import PROPERTY, run_of
 from overlane.pubsub.sessions.lookup import Found
 from overlane.pubsub.sessions.registry import Sessions
@@ -109,7 +116,7 @@ class Handshake:
         self._let_in(connection, packet, data, peer.certified, now)
         return None
 
-    def authenticated(self, connection: Connection, verdict: Verdict, now: Nanos, user: str = "") -> None:
+    def authenticated(self, connection: Connection, verdict: LoginVerdict, now: Nanos, user: str = "") -> None:
         packet, data = self._waiting.pop(connection, (None, b""))
         if packet is None or connection.phase is not Phase.CHECKING:
             return
@@ -167,17 +174,21 @@ class Handshake:
         )
         connection.close(-1, told)
 
-    def _user(self, connection: Connection, packet: mqtt5.ConnectPacket, verdict: Verdict, user: str) -> str | None:
+    def _user(
+        self, connection: Connection, packet: mqtt5.ConnectPacket, verdict: LoginVerdict, user: str
+    ) -> str | None:
         match verdict:
-            case Verdict.IS_USER:
+            case LoginVerdict.IS_USER:
                 return user or packet.username
-            case Verdict.IS_ANONYMOUS if may_be_anonymous(self._state, connection.peer):
+            case LoginVerdict.IS_ANONYMOUS if may_be_anonymous(self._state, connection.peer):
                 return connection.peer.certified
-            case Verdict.IS_ANONYMOUS | Verdict.IS_NOT:
+            case LoginVerdict.IS_ANONYMOUS | LoginVerdict.IS_NOT:
                 told = "user name or password are wrong"
                 raise _Rejected(Answer.BAD_USER_NAME_OR_PASSWORD, Refusal.CREDENTIALS, told)
-            case Verdict.BUSY:
-                raise _Rejected(Answer.SERVER_BUSY, Refusal.CREDENTIALS, "too many log in at once; try again")
+            case LoginVerdict.BUSY:
+                raise _Rejected(Answer.SERVER_BUSY, Refusal.CREDENTIALS, LOGIN_BUSY)
+            case LoginVerdict.UNAVAILABLE:
+                raise _Rejected(Answer.SERVER_UNAVAILABLE, Refusal.CREDENTIALS, LOGIN_UNAVAILABLE)
             case _:
                 assert_never(verdict)
 
@@ -258,7 +269,7 @@ class Handshake:
             deduplicated = session.deduplication.rest()
         else:
             deduplicated = session.deduplication.begin(run, limits.in_flight, session.window.last_sequence)
-        state.effects += deduplicated
+        state.batch.extend(deduplicated)
         self._attach(connection, session, packet, now)
         is_stored |= self._wills.connected(session, will) or bool(deduplicated)
         state.notices.add(Connected(client_id, user, connection.peer, connection.protocol, is_present))

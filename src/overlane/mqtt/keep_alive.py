@@ -8,7 +8,7 @@ import mqtt5
 
 from overlane.core.units import NEVER, Nanos
 from overlane.mqtt.connection import Connection
-from overlane.pubsub.connection import Phase
+from overlane.pubsub.contract.connection import Phase
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.sessions.registry import Sessions
 from overlane.pubsub.state import State

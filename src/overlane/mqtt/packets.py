@@ -22,7 +22,7 @@ from overlane.mqtt.publishing import PublishPackets
 from overlane.mqtt.reasons import IDENTIFIER_UNKNOWN
 from overlane.mqtt.runs import PLAIN
 from overlane.mqtt.subscribing import SubscribePackets
-from overlane.pubsub.connection import Phase
+from overlane.pubsub.contract.connection import Phase
 from overlane.pubsub.delivery.confirmations import UnexpectedConfirmation
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.limits import Limits

@@ -18,9 +18,9 @@ import mqtt5
 from overlane.core.units import Nanos
 from overlane.mqtt.codec.fields import binary, variable, write_variable
 from overlane.mqtt.connection import V5, Connection
-from overlane.pubsub.connection import Phase
+from overlane.pubsub.contract.connection import Phase
+from overlane.pubsub.contract.questions import PassOn
 from overlane.pubsub.notices import PassedOn
-from overlane.pubsub.questions import PassOn
 from overlane.pubsub.sessions.lookup import SessionLookup
 from overlane.pubsub.state import State
 

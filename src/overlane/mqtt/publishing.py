@@ -27,12 +27,12 @@ from overlane.mqtt.reasons import (
     TOPIC_INVALID,
     publish_reason,
 )
-from overlane.pubsub import backpressure
-from overlane.pubsub.consumer import Confirmation
+from overlane.pubsub.contract.consumer import Confirmation
+from overlane.pubsub.contract.refused import PublicationRefused, RequestFault
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.message import Message, expires
-from overlane.pubsub.publishing import Publishing
-from overlane.pubsub.refused import Fault, PublishRefused
+from overlane.pubsub.publishing import backpressure
+from overlane.pubsub.publishing.publishing import Publishing
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 
@@ -74,7 +74,7 @@ class PublishPackets:
         )
         try:
             accepted = self._publishing.publish(message, session, packet_id, packet.user_properties, connection, now)
-        except PublishRefused as refused:
+        except PublicationRefused as refused:
             self._refuse(connection, qos, packet_id, refused)
             return
         if qos:
@@ -149,9 +149,11 @@ class PublishPackets:
     def _refuse_topic(self, connection: Connection, qos: int, packet_id: int, told: str) -> None:
         if connection.version != V5:
             raise Malformed(TOPIC_INVALID, told)  # 3.1.1 has no other way to say so
-        self._refuse(connection, qos, packet_id, PublishRefused(Fault.INVALID_TOPIC, Refusal.TOO_LARGE, told))
+        self._refuse(
+            connection, qos, packet_id, PublicationRefused(RequestFault.INVALID_TOPIC, Refusal.TOO_LARGE, told)
+        )
 
-    def _refuse(self, connection: Connection, qos: int, packet_id: int, refused: PublishRefused) -> None:
+    def _refuse(self, connection: Connection, qos: int, packet_id: int, refused: PublicationRefused) -> None:
         self._state.refuse(refused.why, refused.told, connection)
         if not qos:
             return

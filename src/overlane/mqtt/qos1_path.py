@@ -19,13 +19,13 @@ from overlane.core.units import NEVER, Nanos
 from overlane.mqtt.codec import writing
 from overlane.mqtt.codec.malformed import PROTOCOL_ERROR, Malformed
 from overlane.mqtt.connection import V5, Connection
-from overlane.mqtt.fast_path import FastPath, Lane
+from overlane.mqtt.fast_path import FastPath, RunTarget
 from overlane.mqtt.reasons import NO_SUBSCRIBERS
-from overlane.pubsub import backpressure
 from overlane.pubsub.delivery.confirmations import UnexpectedConfirmation
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.message import Message, Run
-from overlane.pubsub.publishing import Publishing
+from overlane.pubsub.publishing import backpressure
+from overlane.pubsub.publishing.publishing import Publishing
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 
@@ -69,7 +69,7 @@ class Qos1Path:
         messages: list[Message] = []
         identifiers: list[bytes] = []
         run_max = 1 if session.promises_once else RUN_MAX  # of one that fails it must be known which it was
-        lane: Lane | None = None
+        lane: RunTarget | None = None
         end = len(data)
         behind_topic, last_head = (3 if is_v5 else 2), end - 6
         for _ in range(run_max):
@@ -124,7 +124,7 @@ class Qos1Path:
         self,
         connection: Connection,
         session: Session,
-        lane: Lane,
+        lane: RunTarget,
         messages: list[Message],
         identifiers: list[bytes],
         now: Nanos,

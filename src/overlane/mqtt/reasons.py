@@ -4,8 +4,8 @@ from typing import Final
 
 import mqtt5
 
-from overlane.pubsub.consumer import Ending
-from overlane.pubsub.refused import Fault
+from overlane.pubsub.contract.consumer import Ending
+from overlane.pubsub.contract.refused import RequestFault
 
 NO_SUBSCRIBERS: Final = 0x10
 PROTOCOL_ERROR: Final = 0x82
@@ -21,18 +21,18 @@ RETAIN_UNAVAILABLE: Final = 0x9A
 Granted = mqtt5.SubAckReasonCode
 
 _PUBLISH: Final = {
-    Fault.NOT_ALLOWED: NOT_AUTHORIZED,
-    Fault.INVALID_TOPIC: TOPIC_INVALID,
-    Fault.INVALID_OVERRIDE: IMPLEMENTATION,
-    Fault.UNPROCESSABLE: IMPLEMENTATION,
-    Fault.NO_ROOM: QUOTA,
+    RequestFault.NOT_ALLOWED: NOT_AUTHORIZED,
+    RequestFault.INVALID_TOPIC: TOPIC_INVALID,
+    RequestFault.INVALID_OVERRIDE: IMPLEMENTATION,
+    RequestFault.UNPROCESSABLE: IMPLEMENTATION,
+    RequestFault.NO_ROOM: QUOTA,
 }
 _SUBSCRIBE: Final = {
-    Fault.NOT_ALLOWED: Granted.NOT_AUTHORIZED,
-    Fault.INVALID_TOPIC: Granted.TOPIC_FILTER_INVALID,
-    Fault.INVALID_OVERRIDE: Granted.IMPLEMENTATION_SPECIFIC_ERROR,
-    Fault.UNPROCESSABLE: Granted.IMPLEMENTATION_SPECIFIC_ERROR,
-    Fault.NO_ROOM: Granted.QUOTA_EXCEEDED,
+    RequestFault.NOT_ALLOWED: Granted.NOT_AUTHORIZED,
+    RequestFault.INVALID_TOPIC: Granted.TOPIC_FILTER_INVALID,
+    RequestFault.INVALID_OVERRIDE: Granted.IMPLEMENTATION_SPECIFIC_ERROR,
+    RequestFault.UNPROCESSABLE: Granted.IMPLEMENTATION_SPECIFIC_ERROR,
+    RequestFault.NO_ROOM: Granted.QUOTA_EXCEEDED,
 }
 _ENDING: Final = {
     Ending.TAKEN_OVER: mqtt5.DisconnectReasonCode.SESSION_TAKEN_OVER,
@@ -43,12 +43,12 @@ _ENDING: Final = {
 }
 
 
-def publish_reason(fault: Fault) -> int:
+def publish_reason(fault: RequestFault) -> int:
     """For PUBACK and PUBREC."""
     return _PUBLISH[fault]
 
 
-def subscribe_reason(fault: Fault) -> Granted:
+def subscribe_reason(fault: RequestFault) -> Granted:
     return _SUBSCRIBE[fault]
 
 

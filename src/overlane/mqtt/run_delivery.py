@@ -10,10 +10,10 @@ from overlane.mqtt.codec.framing import packet_end
 from overlane.mqtt.codec.writing import subscription_id_property
 from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.runs import messages_of
-from overlane.pubsub import backpressure
 from overlane.pubsub.counters import Drop
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.message import Message
+from overlane.pubsub.publishing import backpressure
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.table import Audience, Receiver
 

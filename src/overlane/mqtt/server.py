@@ -35,17 +35,19 @@ from overlane.mqtt.run_arrivals import RunArrivals
 from overlane.mqtt.run_delivery import RunDelivery
 from overlane.mqtt.runs import PLAIN
 from overlane.mqtt.subscribing import SubscribePackets
-from overlane.pubsub import backpressure
 from overlane.pubsub.cluster.uplink import Uplink
-from overlane.pubsub.connection import ClientConnection, Phase
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.connection import ClientConnection, Phase
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.protocol import ProtocolServer
+from overlane.pubsub.contract.questions import LoginVerdict
 from overlane.pubsub.counters import Counters, Refusal
 from overlane.pubsub.limits import NONE
-from overlane.pubsub.protocol import ProtocolServer
-from overlane.pubsub.questions import Placed, Verdict
+from overlane.pubsub.publishing import backpressure
+from overlane.pubsub.reservations.network import ReservationNetwork
 from overlane.pubsub.service import PubSub
 from overlane.pubsub.sessions.lookup import Found
 from overlane.pubsub.state import Settings
+from overlane.pubsub.timers import Timers
 
 PACKETS_FOR_RUN = 8
 """A run of QoS 1 counts as so many packets that are handled by themselves: it takes about as long."""
@@ -62,7 +64,7 @@ _WAITING, _CHECKING, _OPEN, _CLOSED = Phase.WAITING, Phase.CHECKING, Phase.OPEN,
 """Global names: attributes of an Enum take longer to find, and every read of a connection needs them."""
 
 
-class Server(ProtocolServer[Connection]):
+class MqttServer(ProtocolServer[Connection]):
     def __init__(
         self,
         name: str,
@@ -71,17 +73,19 @@ class Server(ProtocolServer[Connection]):
         fresh_id: Callable[[], str],
         records: Iterable[Record] = (),
         now: Nanos = 0,
+        network: ReservationNetwork | None = None,
+        timers: Timers | None = None,
     ) -> None:
         """Every broker speaks MQTT: this makes the service that servers of other protocols use with it."""
-        pubsub = PubSub(name, settings, uplink, fresh_id, records, now)
+        pubsub = PubSub(name, settings, uplink, fresh_id, records, now, network, timers)
         super().__init__(pubsub)
         state = self.state
         self.streams, self.writers, self.admission = pubsub.streams, pubsub.writers, pubsub.admission
-        self.lookup = lookup = pubsub.lookup
-        self._handshake = Handshake(state, pubsub.sessions, pubsub.wills, Placing(state, lookup))
+        self.lookup = pubsub.lookup
+        self._handshake = Handshake(state, pubsub.sessions, pubsub.wills, Placing(state, pubsub.lookup))
         self._keep_alive = KeepAlive(state, pubsub.sessions)
         run_delivery = RunDelivery(state, pubsub.delivery)
-        self._fast_path = FastPath(state, run_delivery)
+        self._fast_path = FastPath(state, run_delivery, pubsub.reservations)
         publishing = PublishPackets(state, pubsub.publishing)
         self._qos1_path = Qos1Path(state, self._fast_path, pubsub.publishing, pubsub.delivery)
         self._packets = Packets(
@@ -94,10 +98,9 @@ class Server(ProtocolServer[Connection]):
             pubsub.delivery,
             self._fast_path,
         )
-        lookup.on_found = self._found
         # What is the same for every protocol; bound once, since some of it is called every turn.
         self.deliver = pubsub.arrivals(RunArrivals(state, run_delivery)).deliver
-        self.take_effects, self.durable = pubsub.take_effects, pubsub.durable
+        self.take_records, self.durable = pubsub.take_records, pubsub.durable
         self.commits_since = pubsub.commits_since
         self.tick, self.next_deadline = pubsub.tick, pubsub.next_deadline
         self.meet_others, self.store_is_failing = pubsub.meet_others, pubsub.store_is_failing
@@ -280,7 +283,7 @@ class Server(ProtocolServer[Connection]):
     def authenticated(
         self,
         connection: Connection,
-        verdict: Verdict,
+        verdict: LoginVerdict,
         now: Nanos,
         packets_max: int = NEVER,
         user: str = "",
@@ -300,10 +303,6 @@ class Server(ProtocolServer[Connection]):
     def neighbour_said(self, peer: str, body: bytes, now: Nanos) -> None:
         """What a neighbour has sent to the lookup of this broker."""
         self.lookup.heard(peer, body, now)
-
-    def _found(self, found: Found) -> None:
-        assert isinstance(found.key, Connection)
-        self.state.questions.append(Placed(found.key, found))
 
     def placed(self, connection: Connection, found: Found, now: Nanos, packets_max: int = NEVER) -> None:
         """The answer to Placed. What the client has sent meanwhile is handled as by `receive`, if it was let in."""

@@ -14,18 +14,18 @@ from overlane.core.units import Nanos
 from overlane.mqtt.codec.malformed import PACKET_TOO_LARGE, Malformed
 from overlane.mqtt.connection import V5, Connection
 from overlane.mqtt.reasons import Granted, subscribe_reason
+from overlane.pubsub.contract.refused import STORE_FAILS, RequestFault, SubscriptionNotGranted
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.policies.policy import INCOMPATIBLE, NO_REQUEST
 from overlane.pubsub.policies.publishers import PublisherPolicies
-from overlane.pubsub.refused import STORE_FAILS, Fault, SubscribeRefused
-from overlane.pubsub.reservations.verdict import Verdict
+from overlane.pubsub.reservations.verdict import ReservationVerdict
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.subscribing import Replay, Subscribing, SubscriptionRequest, Unsubscribed
 from overlane.pubsub.subscriptions.table import SHARED, Subscription
 
 FAULTS_CHARS_MAX = 500
-TAKEN_BACK = Verdict(None, reason="taken back before it was answered")
+TAKEN_BACK = ReservationVerdict(None, reason="taken back before it was answered")
 
 Ended = mqtt5.UnsubAckReasonCode
 
@@ -47,7 +47,7 @@ class _Pending:
     session: Session
     packet: mqtt5.SubscribePacket
     waiting: set[str] = field(default_factory=set)
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    verdicts: dict[str, ReservationVerdict] = field(default_factory=dict)
     is_begun: bool = False
     """Whether all have been asked for: none is answered before."""
 
@@ -79,15 +79,15 @@ class SubscribePackets:
                     pending.waiting.add(asked.pattern)
                     answer = partial(self._answered, pending, asked.pattern)
                     self._subscribing.reserve(subscription, answer, now)
-            except SubscribeRefused as refused:
+            except SubscriptionNotGranted as refused:
                 if asked.pattern in pending.waiting:
                     pending.waiting.discard(asked.pattern)
-                    pending.verdicts[asked.pattern] = Verdict(None, reason=refused.told)
+                    pending.verdicts[asked.pattern] = ReservationVerdict(None, reason=refused.told)
         pending.is_begun = True
         if not pending.waiting:
             self._pending.remove(pending)
 
-    def _answered(self, pending: _Pending, name: str, verdict: Verdict, now: Nanos) -> None:
+    def _answered(self, pending: _Pending, name: str, verdict: ReservationVerdict, now: Nanos) -> None:
         """The network has answered for one of the filters."""
         pending.verdicts[name] = verdict
         pending.waiting.discard(name)
@@ -121,9 +121,11 @@ class SubscribePackets:
             verdict = pending.verdicts.get(asked.pattern)
             try:
                 if verdict is not None and not verdict.is_granted:
-                    raise SubscribeRefused(Fault.NO_ROOM, Refusal.QUOTA, f"{asked.pattern[:100]}: {verdict.reason}")
+                    raise SubscriptionNotGranted(
+                        RequestFault.NO_ROOM, Refusal.QUOTA, f"{asked.pattern[:100]}: {verdict.reason}"
+                    )
                 subscription, is_replayed = self._subscribing.subscribe(session, _request(pending, asked), now)
-            except SubscribeRefused as refused:
+            except SubscriptionNotGranted as refused:
                 codes.append(subscribe_reason(refused.fault))
                 faults.append(refused.told)
                 self._state.refuse(refused.why, refused.told, connection)

@@ -15,8 +15,8 @@ from overlane.core.topics import matches
 from overlane.core.units import Nanos
 from overlane.nats.headers import write_headers
 from overlane.nats.subjects import subject_of
-from overlane.pubsub.connection import ClientConnection, Phase
-from overlane.pubsub.consumer import Ending, Peer
+from overlane.pubsub.contract.connection import ClientConnection, Phase
+from overlane.pubsub.contract.consumer import Ending, Peer
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.message import Message
 from overlane.pubsub.state import State

@@ -17,10 +17,10 @@ from overlane.nats.connection import Connection, Sid
 from overlane.nats.operations import LINE_BYTES_MAX
 from overlane.nats.publishing import read_topic
 from overlane.nats.subjects import subject_of
-from overlane.pubsub import backpressure
 from overlane.pubsub.access import Rights
-from overlane.pubsub.connection import Phase
+from overlane.pubsub.contract.connection import Phase
 from overlane.pubsub.counters import TopicStats
+from overlane.pubsub.publishing import backpressure
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.table import Receiver

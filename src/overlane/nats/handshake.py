@@ -15,11 +15,18 @@ from overlane import __version__
 from overlane.core.units import Nanos
 from overlane.nats.connection import OK, Connection, Options
 from overlane.nats.violation import Violation
-from overlane.pubsub.connection import Phase
+from overlane.pubsub.contract.connection import Phase
+from overlane.pubsub.contract.protocol import may_be_anonymous
+from overlane.pubsub.contract.questions import (
+    LOGIN_BUSY,
+    LOGIN_UNAVAILABLE,
+    TOKEN_START,
+    Authenticate,
+    AuthenticateKey,
+    LoginVerdict,
+)
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.notices import Connected
-from overlane.pubsub.protocol import may_be_anonymous
-from overlane.pubsub.questions import TOKEN_START, Authenticate, AuthenticateKey, Verdict
 from overlane.pubsub.sessions.registry import Sessions
 from overlane.pubsub.state import State
 from overlane.secret import Secret
@@ -101,15 +108,17 @@ class Handshake:
             raise Violation(DENIED, told, Refusal.CREDENTIALS)
         self._open(connection, said, peer.certified, now)
 
-    def authenticated(self, connection: Connection, verdict: Verdict, user: str, now: Nanos) -> None:
+    def authenticated(self, connection: Connection, verdict: LoginVerdict, user: str, now: Nanos) -> None:
         """Violation if it is turned away."""
         said = self._waiting.pop(connection, None)
         if said is None or connection.phase is not Phase.CHECKING:
             return
-        if verdict is Verdict.BUSY:
-            raise Violation("Server Busy", "too many log in at once; try again", Refusal.CREDENTIALS)
-        is_anonymous = verdict is Verdict.IS_ANONYMOUS and may_be_anonymous(self._state, connection.peer)
-        if verdict is not Verdict.IS_USER and not is_anonymous:
+        if verdict is LoginVerdict.BUSY:
+            raise Violation("Server Busy", LOGIN_BUSY, Refusal.CREDENTIALS)
+        if verdict is LoginVerdict.UNAVAILABLE:
+            raise Violation("Authorization Service Unavailable", LOGIN_UNAVAILABLE, Refusal.CREDENTIALS)
+        is_anonymous = verdict is LoginVerdict.IS_ANONYMOUS and may_be_anonymous(self._state, connection.peer)
+        if verdict is not LoginVerdict.IS_USER and not is_anonymous:
             raise Violation(DENIED, "user, password, token or key are wrong", Refusal.CREDENTIALS)
         self._open(connection, said, None if is_anonymous else user, now)
 

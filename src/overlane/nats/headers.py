@@ -34,6 +34,8 @@ _in_value = re.compile("[\r\n]")
 class BadHeaders(OverlaneError, ValueError):
     """A header block that is not as described above."""
 
+    error_code = "OVL-133"
+
 
 def read_headers(block: bytes, response_topic: str | None, pairs_max: int) -> tuple[Properties, int | None]:
     """The properties of a message with these headers, and its expiry in seconds; BadHeaders."""

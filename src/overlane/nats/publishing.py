@@ -15,12 +15,12 @@ from overlane.nats.connection import OK, Connection
 from overlane.nats.headers import NO_RESPONDERS, BadHeaders, read_headers
 from overlane.nats.subjects import NAMES_KEPT, BadSubject, topic_of
 from overlane.nats.violation import Violation
-from overlane.pubsub import backpressure
+from overlane.pubsub.contract.refused import PublicationRefused, RequestFault
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.message import Message, expires
 from overlane.pubsub.properties import NONE, Properties
-from overlane.pubsub.publishing import Publishing
-from overlane.pubsub.refused import Fault, PublishRefused
+from overlane.pubsub.publishing import backpressure
+from overlane.pubsub.publishing.publishing import Publishing
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.table import SHARED
@@ -58,7 +58,7 @@ class PublishOperations:
         message = Message(topic, payload, qos, False, encoded, session.client_id, now, expires(now, expiry_s))
         try:
             accepted = self._publishing.publish(message, session, 0, pairs, connection, now)
-        except PublishRefused as refused:
+        except PublicationRefused as refused:
             self._refuse(connection, topic, subject, reply, refused)
             return
         if qos:
@@ -99,16 +99,21 @@ class PublishOperations:
             raise Violation("Parser Error", str(bad)) from None
 
     def _refuse(
-        self, connection: Connection, topic: str, subject: bytes, reply: bytes, refused: PublishRefused
+        self, connection: Connection, topic: str, subject: bytes, reply: bytes, refused: PublicationRefused
     ) -> None:
-        if refused.fault is Fault.NOT_ALLOWED and topic.startswith("$") and reply and connection.options.no_responders:
+        if (
+            refused.fault is RequestFault.NOT_ALLOWED
+            and topic.startswith("$")
+            and reply
+            and connection.options.no_responders
+        ):
             self._answer_for_nobody(connection, reply)  # such as a request to JetStream, which is not there
             return
         self._state.refuse(refused.why, refused.told, connection)
-        if refused.fault is Fault.NOT_ALLOWED:
+        if refused.fault is RequestFault.NOT_ALLOWED:
             shown = subject[:SUBJECT_SHOWN].decode(errors="replace")
             connection.complain(f'Permissions Violation for Publish to "{shown}"')
-        elif refused.fault is not Fault.NO_ROOM:
+        elif refused.fault is not RequestFault.NO_ROOM:
             connection.complain("Invalid Publish Subject")
         elif connection.options.verbose:
             raise Violation("Message Not Stored", refused.told, refused.why)

@@ -14,12 +14,12 @@ from overlane.nats.operations import Incomplete, Operation, read_number, read_op
 from overlane.nats.publishing import PublishOperations
 from overlane.nats.subscribing import SubscribeOperations
 from overlane.nats.violation import Violation
-from overlane.pubsub import backpressure
-from overlane.pubsub.connection import Phase
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.connection import Phase
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.protocol import ProtocolServer
+from overlane.pubsub.contract.questions import LoginVerdict
 from overlane.pubsub.counters import Refusal
-from overlane.pubsub.protocol import ProtocolServer
-from overlane.pubsub.questions import Verdict
+from overlane.pubsub.publishing import backpressure
 from overlane.pubsub.service import PubSub
 
 PING: Final = b"PING\r\n"
@@ -31,7 +31,7 @@ PINGS_MAX = 2
 """Without an answer to so many it is closed."""
 
 
-class Server(ProtocolServer[Connection]):
+class NatsServer(ProtocolServer[Connection]):
     def __init__(self, pubsub: PubSub) -> None:
         super().__init__(pubsub)
         self._handshake = Handshake(self.state, pubsub.sessions)
@@ -88,7 +88,7 @@ class Server(ProtocolServer[Connection]):
         return False
 
     def authenticated(
-        self, connection: Connection, verdict: Verdict, now: Nanos, packets_max: int = NEVER, user: str = ""
+        self, connection: Connection, verdict: LoginVerdict, now: Nanos, packets_max: int = NEVER, user: str = ""
     ) -> None:
         try:
             self._handshake.authenticated(connection, verdict, user, now)

@@ -39,6 +39,8 @@ _BAD_IN_SUBJECT = re.compile("[\x00-\x20\x7f]")
 class BadSubject(OverlaneError, ValueError):
     """A subject that NATS does not allow, or not there."""
 
+    error_code = "OVL-132"
+
 
 def topic_of(subject: str) -> str:
     """The topic of a subject to publish on; BadSubject."""

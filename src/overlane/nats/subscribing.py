@@ -7,8 +7,8 @@ that is retained is replayed: NATS has no such thing.
 from overlane.core.units import Nanos
 from overlane.nats.connection import OK, Connection, Interest, Sid
 from overlane.nats.subjects import BadSubject, filter_of, group_of
+from overlane.pubsub.contract.refused import RequestFault, SubscriptionNotGranted
 from overlane.pubsub.counters import Refusal
-from overlane.pubsub.refused import Fault, SubscribeRefused
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.subscribing import Replay, Subscribing, SubscriptionRequest
@@ -44,12 +44,12 @@ class SubscribeOperations:
             state.refuse(Refusal.PROTOCOL, f"SUB: {bad}", connection)
             connection.complain("Invalid Subject")
             return
-        except SubscribeRefused as refused:
+        except SubscriptionNotGranted as refused:
             state.refuse(refused.why, refused.told, connection)
             shown = subject[:SUBJECT_SHOWN].decode(errors="replace")
-            is_denied = refused.fault is Fault.NOT_ALLOWED
+            is_denied = refused.fault is RequestFault.NOT_ALLOWED
             told = f'Permissions Violation for Subscription to "{shown}"' if is_denied else "Invalid Subject"
-            connection.complain("maximum subscriptions exceeded" if refused.fault is Fault.NO_ROOM else told)
+            connection.complain("maximum subscriptions exceeded" if refused.fault is RequestFault.NO_ROOM else told)
             return
         one = connection.sids[sid] = Sid(sid, interest)
         interest.sids.append(one)

@@ -1,14 +1,17 @@
 """From a network file to the configuration of the core: QoS classes of topics, and the configuration of a broker."""
 
+from collections.abc import Iterator
+
 from overlane.core.config import BrokerConfig
 from overlane.core.federation import Federation, Passage
 from overlane.core.qos import HISTORY_ALL, Order, QosClass, QosTable, Routing
+from overlane.core.requirements import DOMAIN_PREFIX
 from overlane.core.units import NEVER
-from overlane.network.requirements import requirements
-from overlane.network.schema import Network, Topic
+from overlane.network.schema import Border, Network, Topic
+from overlane.network.sections.requirements import requirements
 from overlane.pubsub.cluster.cluster import overlay_table
-from overlane.pubsub.mirrored import MirroredTopics
 from overlane.pubsub.policies.policy import Policies, Policy
+from overlane.pubsub.publishing.mirrored import MirroredTopics
 
 
 def qos_class(topic: Topic, routing: str | None = None) -> QosClass:
@@ -54,13 +57,30 @@ def _default(network: Network) -> QosClass:
 
 def federation(network: Network, name: str) -> Federation:
     """What may cross the border of a broker's domain: without any rule for a direction, everything."""
-    borders = [border for border in network.federation if border.broker == name]
-    leave = tuple(Passage(border.other, border.leave) for border in borders if border.leave is not None)
-    enter = tuple(Passage(border.other, border.enter) for border in borders if border.enter is not None)
+    borders = [border for border in network.federation if name in brokers_at(network, border.broker)]
+    leave = [passage for border in borders for passage in _passages(network, border, border.leave, name)]
+    enter = [passage for border in borders for passage in _passages(network, border, border.enter, name)]
     return Federation(
-        leave if any(border.leave is not None for border in borders) else None,
-        enter if any(border.enter is not None for border in borders) else None,
+        tuple(leave) if any(border.leave is not None for border in borders) else None,
+        tuple(enter) if any(border.enter is not None for border in borders) else None,
     )
+
+
+def brokers_at(network: Network, place: str) -> tuple[str, ...]:
+    """The brokers that a rule names: one, or those of a domain."""
+    if not place.startswith(DOMAIN_PREFIX):
+        return (place,)
+    domain = place.removeprefix(DOMAIN_PREFIX)
+    return tuple(one.name for one in network.brokers if (one.domain or one.name) == domain)
+
+
+def _passages(network: Network, border: Border, filters: tuple[str, ...] | None, name: str) -> Iterator[Passage]:
+    """Of one rule, for one broker. Within the domain that a rule is for, everything passes."""
+    if filters is None:
+        return
+    yield from (Passage(other, filters) for other in brokers_at(network, border.other))
+    if border.broker.startswith(DOMAIN_PREFIX):
+        yield from (Passage(other, ("#",)) for other in brokers_at(network, border.broker) if other != name)
 
 
 def may_cross(network: Network, topic: str, source: str, destination: str) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from overlane.errors import ConfigError, Fault
 from overlane.network.listeners import LISTENER_KINDS
 from overlane.network.schema import Broker, Endpoint, Network
-from overlane.network.table import show_path
+from overlane.network.syntax.table import show_path
 
 HOST = "127.0.0.1"
 OVERLAY_PORT = 7001

@@ -51,6 +51,7 @@ def _link(link: Link, is_emulated: bool) -> MemberLink:
         has_datagrams=link.transport == "datagram",
         carrier=None if link.carrier is None else parse_carrier(link.carrier),
         is_encrypted=link.encrypted,
+        dscp=link.dscp,
     )
 
 

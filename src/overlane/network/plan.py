@@ -26,7 +26,7 @@ import msgspec
 
 from overlane.core.topics import BadTopic, check_topic
 from overlane.errors import OverlaneError
-from overlane.network.kinds import name as name_kind
+from overlane.network.syntax.kinds import name as name_kind
 
 PLAN_BYTES_MAX = 16 << 20
 SOURCE_MAX = 200

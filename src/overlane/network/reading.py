@@ -11,27 +11,6 @@ from pathlib import Path
 
 from overlane.core.units import NEVER
 from overlane.errors import ConfigError, Fault
-from overlane.network import kinds
-from overlane.network.brokers import read_brokers
-from overlane.network.coordinated import read_coordination, read_routing
-from overlane.network.dds import read_dds
-from overlane.network.events import read_events
-from overlane.network.gateways import read_gateways
-from overlane.network.items import read_items, read_placement
-from overlane.network.limits import read_limits
-from overlane.network.lines import line_of
-from overlane.network.mediation import read_mediation
-from overlane.network.overlay import (
-    read_back,
-    read_carrier,
-    read_emulation,
-    read_federation,
-    refuse_carriers,
-    transport_kind,
-)
-from overlane.network.recovery import read_recovery
-from overlane.network.requirements import unknown_places, with_requirements
-from overlane.network.reservations import read_advertised, read_rules
 from overlane.network.schema import (
     DURABILITIES,
     LINK_FAILURE,
@@ -51,10 +30,33 @@ from overlane.network.schema import (
     Subscriber,
     Topic,
 )
-from overlane.network.security import read_access, read_security
-from overlane.network.table import NOTHING, Faults, Table, show
-from overlane.network.telemetry import read_telemetry
-from overlane.network.web import read_web
+from overlane.network.sections.brokers import read_brokers
+from overlane.network.sections.coordinated import read_coordination, read_routing
+from overlane.network.sections.dds import read_dds
+from overlane.network.sections.events import read_events
+from overlane.network.sections.gateways import read_gateways
+from overlane.network.sections.items import read_items, read_placement
+from overlane.network.sections.limits import read_limits
+from overlane.network.sections.mediation import read_mediation
+from overlane.network.sections.otlp import read_otlp
+from overlane.network.sections.overlay import (
+    read_back,
+    read_carrier,
+    read_dscp,
+    read_emulation,
+    read_federation,
+    refuse_carriers,
+    transport_kind,
+)
+from overlane.network.sections.recovery import read_recovery
+from overlane.network.sections.requirements import unknown_places, with_requirements
+from overlane.network.sections.reservations import read_advertised, read_rules
+from overlane.network.sections.security import read_access, read_security
+from overlane.network.sections.telemetry import read_telemetry
+from overlane.network.sections.web import read_web
+from overlane.network.syntax import kinds
+from overlane.network.syntax.lines import line_of
+from overlane.network.syntax.table import NOTHING, Faults, Table, show
 from overlane.quantities import MS
 
 FILE_BYTES_MAX = 64 * 2**20
@@ -139,8 +141,9 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
         security=security,
         access=tuple(read_access(root.tables("access"))),
         limits=read_limits(root.table("limits")),
-        federation=tuple(read_federation(root.tables("federation"), names)),
+        federation=tuple(read_federation(root.tables("federation"), brokers)),
         telemetry=read_telemetry(root.table("telemetry")),
+        otlp=read_otlp(root.table("otlp")),
         web=read_web(root.table("web")),
         gateways=gateways,
         dds=read_dds(root.tables("dds"), names, [one.name for one in gateways]),
@@ -149,7 +152,7 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
         routing=read_routing(root),
         recovery=read_recovery(root, coordination, needs_coordination=needs_brokers),
         reservations=read_rules(root.table("reservations")),
-        advertisements=tuple(read_advertised(root.tables("advertisements"), names)),
+        advertisements=tuple(read_advertised(root.tables("advertisements"), brokers)),
         items=tuple(read_items(root, coordination, needs_coordination=needs_brokers)),
         placement=read_placement(root),
     )
@@ -196,6 +199,7 @@ def _links(root: Table, names: Sequence[str]) -> Iterator[Link]:
             transport=table.optional("transport", transport_kind(), TRANSPORTS[0]) if carrier is None else "stream",
             carrier=carrier,
             encrypted=table.optional("encrypted", kinds.flag(), False),
+            dscp=read_dscp(table, is_carried=carrier is not None),
         )
         table.close()
 

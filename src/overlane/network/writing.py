@@ -10,9 +10,6 @@ from typing import assert_never
 
 import msgspec
 
-from overlane.network.limits import format_limits
-from overlane.network.login_schema import LoginHook, Tokens
-from overlane.network.mediation import format_rule
 from overlane.network.schema import (
     Advertised,
     Back,
@@ -34,6 +31,7 @@ from overlane.network.schema import (
     Link,
     Lossy,
     Network,
+    Otlp,
     Partition,
     Placement,
     Plug,
@@ -53,6 +51,9 @@ from overlane.network.schema import (
     Uplink,
     Web,
 )
+from overlane.network.schema.logins import LoginHook, Tokens
+from overlane.network.sections.limits import format_limits
+from overlane.network.sections.mediation import format_rule
 from overlane.pubsub.access import Rule
 from overlane.quantities import format_duration, format_rate, format_size
 
@@ -104,6 +105,7 @@ def format_network(network: Network) -> str:
         *_security(network.security),
         *("\n".join(["[limits]", *lines]) for lines in (format_limits(network.limits),) if lines),
         *_optional_table("telemetry", network.telemetry, Telemetry()),
+        *_optional_table("otlp", network.otlp, Otlp()),
         *_optional_table("web", network.web, Web()),
         *(_table("[coordination]", one, {"zookeeper": None}) for one in (network.coordination,) if one is not None),
         *_optional_table("routing", network.routing, RoutingTier()),
@@ -138,6 +140,7 @@ Fields = (
     | Defaults
     | Security
     | Telemetry
+    | Otlp
     | Web
     | Gateway
     | Coordination

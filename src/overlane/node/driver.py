@@ -23,23 +23,36 @@ from overlane.node.observing import Observing
 from overlane.node.security.expiries import Expiries
 from overlane.node.security.logins import Login, LoginClient, Logins
 from overlane.node.store.durable import Cause, RecordStore, StoreError
-from overlane.pubsub.connection import ClientConnection, Phase
-from overlane.pubsub.consumer import Peer
-from overlane.pubsub.questions import Authenticate, AuthenticateKey, CallFunction, PassOn, Placed, Question, Verdict
+from overlane.pubsub.contract.connection import ClientConnection, Phase
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.questions import (
+    Authenticate,
+    AuthenticateKey,
+    CallFunction,
+    LoginVerdict,
+    PassOn,
+    Placed,
+    Question,
+)
 from overlane.pubsub.sessions.domain import Domain
 from overlane.turn.client_link import ClientLink, Pipe
 from overlane.turn.lingering import Lingering
 from overlane.turn.protocols import MQTT
 from overlane.turn.reconfigure import Reconfigure, RestartNeeded
-from overlane.turn.turn import Heard, Outcome, Told, Turn
+from overlane.turn.turn import Outcome, ReceiveResult, Told, Turn
 
 STUCK_S = 2
 STUCK_MAX_S = 10
 """A turn that was not ended for so many seconds, though the loop runs: the broker is not ready, and then it ends."""
 
-PASSED, NEEDS_TURN = Heard.PASSED, Heard.NEEDS_TURN
+PASSED, NEEDS_TURN = ReceiveResult.PASSED, ReceiveResult.NEEDS_TURN
 
-_VERDICTS = {Login.ACCEPTED: Verdict.IS_USER, Login.REFUSED: Verdict.IS_NOT, Login.BUSY: Verdict.BUSY}
+_VERDICTS = {
+    Login.ACCEPTED: LoginVerdict.IS_USER,
+    Login.REFUSED: LoginVerdict.IS_NOT,
+    Login.BUSY: LoginVerdict.BUSY,
+    Login.UNAVAILABLE: LoginVerdict.UNAVAILABLE,
+}
 
 
 class Links(Protocol):
@@ -334,12 +347,12 @@ class Driver:
         task.add_done_callback(lambda done: self.failures.look_at(done, "a login"))
 
     async def _find_out(self, question: Authenticate | AuthenticateKey) -> None:
-        verdict, user = Verdict.IS_ANONYMOUS, ""
+        verdict, user = LoginVerdict.IS_ANONYMOUS, ""
         if self.logins is not None:
             try:
                 if isinstance(question, AuthenticateKey):
                     user = self.logins.user_of_key(question.nkey, question.challenge, question.signature)
-                    verdict = Verdict.IS_USER if user else Verdict.IS_NOT
+                    verdict = LoginVerdict.IS_USER if user else LoginVerdict.IS_NOT
                 else:
                     peer = question.connection.peer
                     client = LoginClient(question.client_id, peer.address, peer.listener)

@@ -11,51 +11,46 @@ import asyncio
 import logging
 import secrets
 import signal
-import ssl
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from overlane.adminapi.views import RecoveryView
 from overlane.core.broker import OverlayBroker
 from overlane.core.gossip.incarnation_proofs import BrokerIdentity
 from overlane.errors import ConfigError, Unavailable
 from overlane.membership.membership import BadMembership, Membership
 from overlane.network.classes import broker_config, mirrored_topics, policies, qos_table
 from overlane.network.endpoints import Endpoints, endpoints
-from overlane.network.listeners import LISTENER_KINDS
-from overlane.network.mediation import mediation_of
 from overlane.network.members import members_of, of_broker
-from overlane.network.plan import Plan
 from overlane.network.reading import read_network
-from overlane.network.reservations import reservation_settings
 from overlane.network.schema import Network, Security
+from overlane.network.sections.mediation import mediation_of
+from overlane.network.sections.reservations import reservation_settings
 from overlane.node.admin.service import AdminService
-from overlane.node.clients.listeners import Listener
+from overlane.node.clients.client_listeners import ClientListeners, PreparedListener, abandon, renew
 from overlane.node.clock import Clock
-from overlane.node.coordination.options import Own
+from overlane.node.coordination.own_network import unconfigured
 from overlane.node.driver import Driver
 from overlane.node.end_signals import heed_end_signals
 from overlane.node.failures import unhandled
 from overlane.node.links.multipath.uplinks import OwnUplinks, is_literal
 from overlane.node.links.overlay import Overlay
 from overlane.node.open_files import are_too_few, connections_possible, raise_file_limit
+from overlane.node.options import Options, Replicated
 from overlane.node.reconfiguring import NO_BUNDLES, AssignedBundles, Reconfiguring
-from overlane.node.reloading import ReloadedConfig, needs_restart, needs_tls, reload_config, with_fixed_part
+from overlane.node.reloading import ReloadedConfig, needs_restart, reload_config, with_fixed_part
 from overlane.node.security.logins import LoginFiles, Logins, open_logins
 from overlane.node.security.open_secrets import open_secrets
-from overlane.node.security.tls import LinkContexts, link_contexts, renew_link_contexts, server_context
-from overlane.node.store.durable import RecordStore, Store, StoreError
+from overlane.node.security.tls import LinkContexts, link_contexts, renew_link_contexts
+from overlane.node.store.durable import Store, StoreError
 from overlane.node.store.none import NoStore
 from overlane.node.store.timed import TimedStore
 from overlane.node.suspect_file import SuspectFile
 from overlane.node.telemetry import recording_of
 from overlane.pubsub.access import Access
+from overlane.pubsub.contract.questions import CallFunction
 from overlane.pubsub.limits import NONE
-from overlane.pubsub.questions import CallFunction
 from overlane.pubsub.state import Settings
 from overlane.secret_file import read_token
 from overlane.turn.assembly import assemble
@@ -64,45 +59,12 @@ from overlane.turn.reconfigure import RestartNeeded
 if TYPE_CHECKING:
     from overlane.node.coordination.joining import Coordinating
     from overlane.node.mediation.function_calls import FunctionCalls
-    from overlane.node.web.service import WebService
+    from overlane.node.otlp.reporting import Reporting
 
 DRAIN_S = 5.0
 """How long a broker that ends waits for its clients to read DISCONNECT."""
 
 log = logging.getLogger("overlane.node")
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How to run a broker. Without a data directory nothing survives its end."""
-
-    file: Path
-    name: str
-    data: Path | None
-    is_synced: bool = True
-    is_emulated: bool = False
-    """Whether links have the latencies of the file although the brokers may run on one machine."""
-    is_chaotic: bool = False
-    """Whether the admin API may make links fail."""
-    telemetry: str | None = None
-    """Where telemetry goes, if not into the data directory: a directory, or an address such as s3://bucket/lake."""
-    own: Own | None = None
-    """Of a broker without a file: its configuration is in ZooKeeper."""
-
-
-@dataclass(frozen=True, slots=True)
-class Replicated:
-    """What is different for a broker whose records are on several hosts."""
-
-    store: RecordStore
-    """It has an incarnation already, which is durable."""
-    epoch: int
-    """Of the replica set."""
-    host: str
-    """On which the broker runs."""
-    view: Callable[[], RecoveryView]
-    planned: Callable[[Plan | None], None]
-    """Called with every plan that is in use from now on; None: none is."""
 
 
 class Node:
@@ -128,17 +90,16 @@ class Node:
         self.endpoints: Endpoints = endpoints(network, options.name, str(options.file))
         self.unwritten: StoreError | None = None
         """What the store could not write before the end."""
-        self._listeners: list[Listener] = []
+        self._listeners = ClientListeners()
         self._serving = asyncio.Event()
         self._ending = asyncio.Event()
         self._one_reload = asyncio.Lock()
         self._reloads: set[asyncio.Task[None]] = set()
         self.coordinating: Coordinating | None = None
         self.overlay: Overlay
-        self.web: WebService | None = None
-        """Where it has an HTTP listener for clients."""
         self._function_calls: FunctionCalls | None = None
         """Where a rule of mediation has called a function."""
+        self._reporting: Reporting | None = None
 
     @property
     def is_serving(self) -> bool:
@@ -207,10 +168,20 @@ class Node:
             self._reconfiguring,
             self.options.is_chaotic,
         )
+        if self.network.otlp.endpoint is not None:
+            # Only where it is needed: a broker without it traces nothing, and its messages take no other way.
+            from overlane.node.admin.metrics import Metrics
+            from overlane.node.otlp.reporting import Reporting
+
+            families = Metrics(self.admin_service.inspection).families
+            self._reporting = Reporting(
+                self.options.name, self.network.otlp.endpoint, self.network.otlp, self.driver, families
+            )
+            self._reporting.start()
         await self.admin_service.start()
         self.driver.start()
         self.admin_service.follow_plan()
-        await self._listen()
+        await self._listeners.open(self.driver, self.network, self.endpoints)
         await self.overlay.listen(self.endpoints.overlay)
         if self.network.coordination is not None:
             # Only where it is needed: a broker of a file alone does without kazoo.
@@ -221,7 +192,7 @@ class Node:
         if self.recording is not None:
             self.recording.start()
         inspection = self.admin_service.inspection
-        inspection.closed_listeners = lambda: [one.name for one in self._listeners if not one.is_open]
+        inspection.closed_listeners = self._listeners.closed
         if self.replicated is not None:
             inspection.recovery = self.replicated.view
             self.admin_service.tell_plans(self.replicated.planned)
@@ -277,10 +248,7 @@ class Node:
         log.info("shutting down")
         if self.coordinating is not None:
             await self.coordinating.leave()
-        for listener in self._listeners:
-            listener.close()
-        if self.web is not None:
-            await self.web.stop()
+        await self._listeners.close()
         self.driver.server.drain(self.clock.now())
         self.driver.end_turn_soon()
         loop = asyncio.get_running_loop()
@@ -293,6 +261,8 @@ class Node:
             await self._function_calls.stop()
         if self.recording is not None:
             await self.recording.stop()
+        if self._reporting is not None:
+            await self._reporting.stop()
         self.unwritten = await loop.run_in_executor(None, self.store.close)
         if self.unwritten is not None:
             log.error("%s", self.unwritten)
@@ -324,12 +294,14 @@ class Node:
             try:
                 fresh = await loop.run_in_executor(None, reload_config, self._read_network, self.endpoints)
                 logins = self._fresh_logins(fresh)
-                renewed = await self._prepare_listeners(fresh.tls)
+                renewed = await self._listeners.prepare(fresh.tls)
                 self._follow(fresh.network, renewed)
             except (ConfigError, Unavailable, BadMembership, RestartNeeded) as error:
                 log.error("configuration unchanged: %s", error)
                 return
-            if found := needs_restart(self.network, fresh.network, self.options.name, self.options.file):
+            found = needs_restart(self.network, fresh.network, self.options.name, self.options.file)
+            restarts = bool(found) and self._restarts_for(fresh.network)
+            if found and not restarts:
                 log.warning("changes that need a restart: %s", ", ".join(found))
             self.network = fresh.network
             self.overlay.multipath.set_uplinks(self._uplinks())
@@ -340,11 +312,22 @@ class Node:
             self.admin_service.reconfigure(fresh.network, fresh.token)
             if self.recording is not None:
                 self.recording.reconfigure(fresh.network.telemetry)
-            for listener, servers in renewed:
-                await listener.renew(servers)
+            await renew(renewed)
             if self.coordinating is not None:
                 self.coordinating.config_taken_up()
             log.info("reloaded %s", self.options.file)
+            if restarts and not self._ending.is_set():
+                log.info("restarting for the first configuration that was pushed: %s", ", ".join(found))
+                self.begins_anew_with = self.store.incarnation + 1
+                self._ending.set()
+
+    def _restarts_for(self, network: Network) -> bool:
+        """Whether it restarts by itself: it has started before a configuration was pushed, and links that are not
+        secure yet must not stay so. A broker in memory has nothing to copy to mirrors: it goes on without."""
+        own = self.options.own
+        if own is None or (network.recovery.mirrors and self.options.data is None):
+            return False
+        return self.network == of_broker(unconfigured(own), self.options.name)
 
     def _read_network(self) -> Network:
         """ConfigError."""
@@ -352,7 +335,7 @@ class Node:
             return of_broker(self.coordinating.read_network(), self.options.name)
         return of_broker(read_network(self.options.file), self.options.name)
 
-    def _follow(self, network: Network, renewed: "Iterable[PreparedListener]" = ()) -> None:
+    def _follow(self, network: Network, renewed: Iterable[PreparedListener] = ()) -> None:
         """Make of the file what the broker can take up while it runs; BadMembership, RestartNeeded or ConfigError."""
         membership = members_of(network, is_emulated=self.options.is_emulated)
         bundles = NO_BUNDLES
@@ -363,7 +346,7 @@ class Node:
             settings = self._settings(with_fixed_part(network, self._started_with))
             self._reconfiguring.follow(membership, settings, bundles)
         except (BadMembership, RestartNeeded, ConfigError):
-            _close_prepared(renewed)
+            abandon(renewed)
             raise
 
     def take_up_membership(self, membership: Membership, bundles: AssignedBundles) -> None:
@@ -372,18 +355,6 @@ class Node:
             self._reconfiguring.follow(membership, None, bundles)
         except (BadMembership, RestartNeeded) as error:
             log.error("the membership in ZooKeeper was not taken up: %s", error)
-
-    async def _prepare_listeners(self, tls: ssl.SSLContext | None) -> "list[PreparedListener]":
-        """Unavailable, and nothing has changed."""
-        prepared: list[PreparedListener] = []
-        try:
-            for listener in self._listeners:
-                if tls is not None and listener.is_secure:
-                    prepared.append((listener, await listener.prepare(tls)))
-        except Unavailable:
-            _close_prepared(prepared)
-            raise
-        return prepared
 
     def _fresh_logins(self, fresh: ReloadedConfig) -> Logins | None:
         """The present logins if they are of the same files; ConfigError if a new one is invalid."""
@@ -473,33 +444,6 @@ class Node:
     def store_changed(self, error: StoreError | None) -> None:
         """What the store could not write, or that it writes again."""
         self.driver.store_changed(error)
-
-    async def _listen(self) -> None:
-        at = self.endpoints
-        tls = server_context(self.network.security) if needs_tls(at) else None
-        for kind in LISTENER_KINDS:
-            if (endpoint := at.listeners.get(kind.name)) is not None:
-                protocol = self._web().protocol if kind.protocol == "http" else None
-                listener = Listener(self.driver, kind, endpoint, protocol)
-                await listener.open(tls if kind.is_tls else None)
-                self._listeners.append(listener)
-
-    def _web(self) -> "WebService":
-        """Only where it is needed: most brokers have no HTTP listener for clients."""
-        if self.web is None:
-            from overlane.node.web.service import WebService
-
-            self.web = WebService(self.driver, self.network.web)
-        return self.web
-
-
-PreparedListener = tuple[Listener, list[asyncio.Server]]
-
-
-def _close_prepared(prepared: Iterable[PreparedListener]) -> None:
-    for _, servers in prepared:
-        for server in servers:
-            server.close()
 
 
 def _warn_of_open_secrets(security: Security) -> None:

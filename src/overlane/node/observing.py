@@ -23,11 +23,12 @@ from overlane.core.events import (
     ScopeChanged,
     ScopeDigest,
 )
+from overlane.core.units import MS
 from overlane.errors import Failure
 from overlane.mqtt.arrival_counts import tally
 from overlane.node.failures import Failures
-from overlane.node.telemetry import Observer
-from overlane.turn.timers import Timers
+from overlane.node.telemetry import TelemetryObserver
+from overlane.turn.timers import LoopTimers
 from overlane.turn.turn import Delivered
 
 SHOWN_WITHIN_S = 0.02
@@ -38,9 +39,9 @@ log = logging.getLogger("overlane.node")
 
 
 class Observing:
-    def __init__(self, timers: Timers, failures: Failures, outlived: Callable[[int, str], None]) -> None:
+    def __init__(self, timers: LoopTimers, failures: Failures, outlived: Callable[[int, str], None]) -> None:
         """`outlived` is called when the broker is to begin anew with at least an incarnation, and who has told so."""
-        self.observers: list[Observer] = []
+        self.observers: list[TelemetryObserver] = []
         self._timers = timers
         self._failures = failures
         self._outlived = outlived
@@ -88,7 +89,7 @@ class Observing:
             case RouteChanged():
                 log.info("route to %s moved: %s", ", ".join(effect.destinations), effect.cause)
             case DeadlineUnmeetable(_, destination, latency_ns):
-                log.warning("no route to %s meets the deadline: the best takes %d us", destination, latency_ns // 1000)
+                log.warning("no route to %s meets the deadline: the best takes %.1f ms", destination, latency_ns / MS)
             case RequirementChanged(_, unmet, is_met):
                 if is_met:
                     log.info("requirement met again: %s of %s", unmet.requirement, unmet.destination)
@@ -121,5 +122,5 @@ class Observing:
             except Exception as error:
                 self._observer_failed(observer, error)
 
-    def _observer_failed(self, observer: Observer, error: Exception) -> None:
+    def _observer_failed(self, observer: TelemetryObserver, error: Exception) -> None:
         self._failures.isolated(Failure("observer", type(observer).__name__, error))

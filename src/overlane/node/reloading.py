@@ -19,6 +19,7 @@ from overlane.node.admin.service import token_of
 from overlane.node.security.logins import LoginFiles, read_login_files
 from overlane.node.security.tls import link_contexts, server_context
 from overlane.secret import Secret
+from overlane.secret_file import read_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ def reload_config(read: Callable[[], Network], at: Endpoints) -> ReloadedConfig:
     """ConfigError or Unavailable if anything is wrong. `at`: where the broker listens, and goes on listening."""
     network = read()
     link_contexts(network.security)
+    if (secret := network.security.overlay_secret) is not None:
+        read_token(secret)
     return ReloadedConfig(
         network,
         token_of(network),
@@ -79,6 +82,8 @@ def needs_restart(old: Network, new: Network, name: str, file: Path) -> list[str
         found.append("limits.store")
     if new.telemetry.enabled != old.telemetry.enabled:
         found.append("telemetry.enabled")
+    if new.otlp != old.otlp:
+        found.append("[otlp]")
     if new.web != old.web:
         found.append("[web]")
     if bool(new.items) != bool(old.items):

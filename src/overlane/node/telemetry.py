@@ -9,7 +9,7 @@ from overlane.core.events import ReportedEffect
 from overlane.errors import ConfigError, Fault, Unavailable
 from overlane.extras import is_installed, missing_extra
 from overlane.mqtt.arrival_counts import Tally
-from overlane.mqtt.server import Server
+from overlane.mqtt.server import MqttServer
 from overlane.network.schema import Network
 from overlane.node.links.overlay import Overlay
 from overlane.telemetry.recording import SPOOL, Recording
@@ -22,7 +22,7 @@ NEEDS_EXTRA = missing_extra("pyarrow", "telemetry")
 log = logging.getLogger("overlane.telemetry")
 
 
-class Observer(Protocol):
+class TelemetryObserver(Protocol):
     """Who is shown what the driver does. It must take no time."""
 
     def delivered(self, tally: Tally) -> None: ...
@@ -34,7 +34,7 @@ def recording_of(
     data: Path | None,
     wanted: str | None,
     network: Network,
-    server: Server,
+    server: MqttServer,
     core: OverlayBroker,
     overlay: Overlay,
 ) -> Recording | None:

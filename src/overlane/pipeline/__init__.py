@@ -16,6 +16,7 @@ __all__ = [
     "expectations",
     "lake_listing",
     "output_directory",
+    "plans",
     "register",
     "report",
     "runner",

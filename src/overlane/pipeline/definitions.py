@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from overlane.pipeline import ingest
 from overlane.pipeline.flows import FLOWS, RAW, Flow
 from overlane.pipeline.schemas import INGESTED, TABLES
-from overlane.pipeline.settings import Settings
+from overlane.pipeline.settings import PipelineSettings
 
 INGEST_CONF = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4",  # whole files
@@ -39,7 +39,7 @@ class CatalogueSource:
         return False
 
 
-def define(spark: SparkSession, settings: Settings, now_ns: int) -> list[str]:
+def define(spark: SparkSession, settings: PipelineSettings, now_ns: int) -> list[str]:
     """Define everything with the registry that is active, and give the names."""
     for table in RAW:
         _define_raw(spark, table, settings, now_ns)
@@ -50,11 +50,11 @@ def define(spark: SparkSession, settings: Settings, now_ns: int) -> list[str]:
     return [*RAW.values(), *(flow.name for flow in FLOWS)]
 
 
-def _maker(flow: Flow, source: CatalogueSource, settings: Settings) -> Callable[[], DataFrame]:
+def _maker(flow: Flow, source: CatalogueSource, settings: PipelineSettings) -> Callable[[], DataFrame]:
     return lambda: flow.make(source, settings)
 
 
-def _define_raw(spark: SparkSession, table: str, settings: Settings, now_ns: int) -> None:
+def _define_raw(spark: SparkSession, table: str, settings: PipelineSettings, now_ns: int) -> None:
     def rows() -> DataFrame:
         return ingest.ingest_files(ingest.lake_files(spark, settings.lake, table), table, now_ns)
 

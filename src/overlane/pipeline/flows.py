@@ -25,7 +25,7 @@ from overlane.pipeline.analysis import (
     reliability,
 )
 from overlane.pipeline.plans import case_base, channels
-from overlane.pipeline.settings import Settings
+from overlane.pipeline.settings import PipelineSettings
 from overlane.telemetry.schema import SCHEMAS
 
 RAW = {table: f"raw_{table}" for table in SCHEMAS}
@@ -52,13 +52,15 @@ class Source(Protocol):
 class Flow:
     name: str
     reads: tuple[str, ...]
-    make: Callable[[Source, Settings], DataFrame]
+    make: Callable[[Source, PipelineSettings], DataFrame]
     hour: str | None = None
     """The column by whose hour the table is divided."""
     is_peak: bool = False
     """Also computed for hours that have become peaks, or are no peaks any more."""
     is_appended: bool = False
     """Computed from new rows alone, and added to what there is."""
+    is_row_aggregate: bool = False
+    """Aggregates ingested rows without Python: compilation pays off sooner than for tables of few rows."""
 
 
 def _raw(read: Callable[[str], DataFrame]) -> dict[str, DataFrame]:
@@ -110,6 +112,7 @@ _INPUT = [
         (RAW["queues"], RAW["topic_rates"], *_GOOD),
         lambda of, _: load.alive(_good(of, "queues"), _good(of, "topic_rates")),
         hour="minute_s",
+        is_row_aggregate=True,
     ),
 ]
 
@@ -119,6 +122,7 @@ _LOAD = [
         (RAW["topic_rates"], *_GOOD),
         lambda of, _: load.load_windows(_good(of, "topic_rates")),
         hour="window_s",
+        is_row_aggregate=True,
     ),
     Flow(
         "load_hours",
@@ -149,7 +153,11 @@ _LOAD = [
         "topic_load",
         ("load_series", "load_chunks", "load_windows"),
         lambda of, given: load_series.topic_load(
-            of.table("load_series"), of.table("load_chunks"), of.table("load_windows"), given.item_levels
+            of.table("load_series"),
+            of.table("load_chunks"),
+            of.table("load_windows"),
+            given.item_levels,
+            given.placement.filters,
         ),
     ),
     Flow(
@@ -181,6 +189,7 @@ _RELIABILITY = [
         (RAW["links"], *_GOOD),
         lambda of, _: intervals.link_minutes(_good(of, "links")),
         hour="minute_s",
+        is_row_aggregate=True,
     ),
     Flow(
         "intervals",
@@ -208,6 +217,7 @@ _COMPLIANCE = [
         (RAW["deliveries"], *_GOOD),
         lambda of, _: compliance.latency_bins(_good(of, "deliveries")),
         hour="hour_s",
+        is_row_aggregate=True,
     ),
     Flow(
         "compliance",
@@ -222,6 +232,7 @@ _COMPLIANCE = [
         (RAW["deliveries"], *_GOOD, "link_minutes"),
         lambda of, _: bottlenecks.bottlenecks(_good(of, "deliveries"), of.touched("link_minutes")),
         hour="hour_s",
+        is_row_aggregate=True,
     ),
 ]
 
@@ -241,7 +252,7 @@ _PLANS = [
         "planning_problem",
         ("item_load", "item_covariance", "alive"),
         lambda of, given: case_base.planning_problem(
-            of.table("item_load"), of.table("item_covariance"), of.table("alive"), given.capacity
+            of.table("item_load"), of.table("item_covariance"), of.table("alive"), given.capacity, given.placement
         ),
     ),
     Flow("normal_plan", ("planning_problem",), lambda of, _: case_base.normal(of.table("planning_problem"))),

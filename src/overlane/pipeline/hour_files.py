@@ -7,7 +7,7 @@ that becomes the directory (`_hour=1767603600/part-....parquet`); the files are 
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from overlane.pipeline.output_directory import share_file
@@ -43,19 +43,21 @@ class HourFiles:
             if is_kept(hour_s) and not path.name.endswith(EMPTY):
                 share_file(path, self.directory / path.name)
 
-    def move_from(self, staging: Path, run: int) -> set[int]:
-        """Move what Spark has written; gives its hours."""
+    def move_from(self, staging: Path, run: int, parts: Collection[str] | None = None) -> set[int]:
+        """Move what Spark has written (`parts` of it, relative to the staging directory); gives its hours."""
         self.directory.mkdir(parents=True, exist_ok=True)
         found = set()
-        for part in sorted(staging.rglob(f"*{SUFFIX}")):
+        written = staging.rglob(f"*{SUFFIX}") if parts is None else (staging / part for part in parts)
+        for part in sorted(written):
             name, _, value = part.parent.name.partition("=")
             hour_s = int(value) if name == PARTITION else UNDIVIDED
             found.add(hour_s)
-            part.rename(self._free(hour_s, run))
+            part.rename(self.free(hour_s, run))
         shutil.rmtree(staging, ignore_errors=True)
         return found
 
-    def _free(self, hour_s: int, run: int) -> Path:
+    def free(self, hour_s: int, run: int) -> Path:
+        """A name for another file."""
         number = 0
         while (path := self.directory / f"{hour_s}-{run:04d}-{number}{SUFFIX}").exists():
             number += 1

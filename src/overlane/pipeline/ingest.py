@@ -71,9 +71,14 @@ def _reader(table: str, now_ns: int) -> Callable[[Batches], Batches]:
     return read
 
 
+def name_of(path: str) -> str:
+    """The name of a file within its table: `date=2026-01-02/seattle-1-1.parquet`."""
+    return "/".join(path.split("/")[-2:])
+
+
 def read_file(table: str, path: str, content: Any, now_ns: int) -> Any:
     """The rows of one file as a pyarrow.Table."""
-    name = "/".join(path.split("/")[-2:])
+    name = name_of(path)
     try:
         given = pq.read_table(pa.BufferReader(content))
     except (pa.ArrowException, OSError) as wrong:

@@ -20,7 +20,7 @@ from overlane.pipeline.flows import RAW, Flow
 from overlane.pipeline.hour_files import HourFiles
 from overlane.pipeline.output_directory import Run, spark_path
 from overlane.pipeline.schemas import INGESTED, TABLES
-from overlane.pipeline.settings import Settings
+from overlane.pipeline.settings import PipelineSettings
 from overlane.pipeline.units import HOUR_S, WINDOW_S
 
 LOGIC = 1
@@ -38,7 +38,7 @@ RAW_FORMAT, TABLES_FORMAT = format_of(INGESTED), format_of(TABLES)
 
 
 class RunState:
-    def __init__(self, spark: SparkSession, settings: Settings, this: Run, before: Run | None) -> None:
+    def __init__(self, spark: SparkSession, settings: PipelineSettings, this: Run, before: Run | None) -> None:
         self.spark, self.settings, self.this = spark, settings, this
         told = _summary(before)
         self._before = before if told.get("raw_format") == RAW_FORMAT else None
@@ -131,25 +131,39 @@ class RunState:
             return HourFiles(self.this.tables / name)
         return HourFiles(self.this.raw / name.removeprefix("raw_"))
 
-    def source(self, flow: Flow, hours: set[int] | None) -> "RunSource":
-        return RunSource(self, flow, hours)
+    def source(self, flow: Flow, hours: set[int] | None, spark: SparkSession | None = None) -> "RunSource":
+        return RunSource(self, flow, hours, spark or self.spark)
 
     def hours_read(self, name: str, hours: set[int]) -> set[int]:
         if name in TABLES or not self._is_skewed:
             return hours
         return hours | {hour_s + off for hour_s in hours for off in (-HOUR_S, HOUR_S)}
 
-    def frame(self, name: str, paths: list[Path]) -> DataFrame:
+    def rows_of(self, flow: Flow, hours: set[int] | None) -> int:
+        """The ingested rows that a flow reads."""
+        paths: list[Path] = []
+        for name in flow.reads:
+            if name not in TABLES:
+                files = self.files(name)
+                paths += [path for _, path in files] if hours is None else files.of_hours(hours)
+        return sum(pq.read_metadata(path).num_rows for path in paths)
+
+    def frame(self, spark: SparkSession, name: str, paths: list[Path]) -> DataFrame:
         schema = _SCHEMAS[name]
         if not paths:
-            return self.spark.createDataFrame([], schema)
-        return self.spark.read.schema(schema).parquet(*map(spark_path, paths))
+            return spark.createDataFrame([], schema)
+        return spark.read.schema(schema).parquet(*map(spark_path, paths))
 
     def new_files(self, name: str) -> list[Path]:
         """The files of new rows; all files where no table is taken over."""
         if not self._has_tables:
             return [path for _, path in self.files(name)]
         return sorted(self._new.get(name, set()))
+
+    @property
+    def is_recomputed(self) -> bool:
+        """Whether all tables are computed from rows that earlier runs have ingested."""
+        return self._before is not None and not self._has_tables
 
     @property
     def is_skewed(self) -> bool:
@@ -159,13 +173,13 @@ class RunState:
 class RunSource:
     """Reads the files of a run. Only tables that the flow declares."""
 
-    def __init__(self, state: RunState, flow: Flow, hours: set[int] | None) -> None:
-        self._state, self._flow, self._hours = state, flow, hours
+    def __init__(self, state: RunState, flow: Flow, hours: set[int] | None, spark: SparkSession) -> None:
+        self._state, self._flow, self._hours, self._spark = state, flow, hours, spark
 
     def table(self, name: str) -> DataFrame:
         files = self._files(name)
         has_files = next(iter(files), None) is not None
-        return self._state.frame(name, [files.directory] if has_files else [])
+        return self._state.frame(self._spark, name, [files.directory] if has_files else [])
 
     def touched(self, name: str) -> DataFrame:
         files = self._files(name)
@@ -173,11 +187,11 @@ class RunSource:
             return self.table(name)
         wanted = self._state.hours_read(name, self._hours)
         paths = files.of_hours(wanted)
-        return self.table(name) if files.hours() <= wanted else self._state.frame(name, paths)
+        return self.table(name) if files.hours() <= wanted else self._state.frame(self._spark, name, paths)
 
     def new(self, name: str) -> DataFrame:
         self._files(name)
-        return self._state.frame(name, self._state.new_files(name))
+        return self._state.frame(self._spark, name, self._state.new_files(name))
 
     def is_empty(self, name: str) -> bool:
         files = self._files(name)
@@ -191,9 +205,9 @@ class RunSource:
         return self._state.files(name)
 
 
-def settings_key(settings: Settings) -> str:
+def settings_key(settings: PipelineSettings) -> str:
     """Of those settings that tables depend on."""
-    return repr((settings.domain, settings.item_levels, settings.capacity, settings.channels))
+    return repr((settings.domain, settings.item_levels, settings.capacity, settings.channels, settings.placement))
 
 
 def _summary(run: Run | None) -> dict[str, Any]:

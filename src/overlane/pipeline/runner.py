@@ -23,16 +23,19 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from overlane.errors import OverlaneError
 from overlane.pipeline import run_metrics
+from overlane.pipeline.compaction import compact
 from overlane.pipeline.flows import FLOWS, RAW, Flow
 from overlane.pipeline.hour_files import EMPTY, PARTITION, UNDIVIDED
-from overlane.pipeline.ingest import ingest_files, new_files, rejected_file
+from overlane.pipeline.ingest import new_files, rejected_file
 from overlane.pipeline.lake_listing import LakeFile, list_lake
 from overlane.pipeline.output_directory import OutputDirectory, Run, spark_path
 from overlane.pipeline.plans.plan_export import write_plans
+from overlane.pipeline.raw_writer import FILE_RECORD, file_record, write_raw
 from overlane.pipeline.run_metrics import Summary, TableMetrics
 from overlane.pipeline.run_state import RAW_FORMAT, TABLES_FORMAT, RunState, settings_key
 from overlane.pipeline.schemas import INGESTED, TABLES
-from overlane.pipeline.settings import Settings
+from overlane.pipeline.session import compiling
+from overlane.pipeline.settings import PipelineSettings
 from overlane.pipeline.units import HOUR_S
 
 CONCURRENT = 4
@@ -40,6 +43,8 @@ POLL_S = 1.0
 BATCH_CONF = "spark.sql.execution.arrow.maxRecordsPerBatch"
 FILES_PER_BATCH = "4"
 """Rows of the ingest are whole files."""
+COMPILED_ROWS = 20_000
+"""Ingested rows from which compiling a query takes less time than interpreting it, in small runs."""
 REASON_CHARACTERS = 300
 EMPTY_FILE = "unreadable: the file is empty"
 
@@ -76,7 +81,7 @@ def ignore_progress(_: Progress) -> None:
 
 def run(
     spark: SparkSession,
-    settings: Settings,
+    settings: PipelineSettings,
     out: str | Path | OutputDirectory,
     on_progress: ProgressCallback = ignore_progress,
 ) -> tuple[Run, Summary]:
@@ -89,7 +94,9 @@ def run(
         this = output.begin()
         running = _Running(RunState(spark, settings, this, before), started_ns, on_progress)
         running.ingest(files)
-        running.compute(FLOWS)
+        with compiling(spark) as compiled:
+            running.compute(FLOWS, compiled)
+        running.compact()
         write_plans(this, settings)
         summary = Summary(
             run=this.number,
@@ -108,7 +115,7 @@ def run(
         return this, summary
 
 
-def dry_run(spark: SparkSession, settings: Settings) -> list[str]:
+def dry_run(spark: SparkSession, settings: PipelineSettings) -> list[str]:
     """Check that all tables can be computed, without computing them. Returns their names."""
     source = _EmptySource(spark)
     try:
@@ -146,6 +153,10 @@ class _Running:
         self._now_ns = now_ns
         self._on_progress = on_progress
         self._total = len(FLOWS)
+        self._compiled = state.spark
+        """A session that compiles queries."""
+        self._records: list[dict[str, Any]] = []
+        """What `lake_files` has of the files that this run has read."""
         # One partition at most: then nothing is gained by another shuffle.
         self._is_small = state.spark.conf.get("spark.sql.shuffle.partitions") == "1"
 
@@ -172,21 +183,40 @@ class _Running:
         begin_s = time.perf_counter()
         before = {path for _, path in state.files(name)}
         staging = state.this.staging / name
+        staging.mkdir(parents=True, exist_ok=True)
+        records: list[dict[str, Any]] = []
+        parts: list[str] = []
         full = [file.name for file in new if file.size_bytes]
-        shuffled = 0
         if full:
-            rows = ingest_files(new_files(state.spark, state.settings.lake, table, full), table, self._now_ns)
-            shuffled = _write(rows.select("*", sf.col("hour_s").alias(PARTITION)), staging, is_divided=True)
-        empty = [rejected_file(table, file.name, EMPTY_FILE) for file in new if not file.size_bytes]
+            read = new_files(state.spark, state.settings.lake, table, full)
+            for row in write_raw(read, table, self._now_ns, spark_path(staging)).toArrow().to_pylist():
+                part = row.pop("part")
+                if part is None:
+                    records.append(row)
+                else:
+                    parts.append(part)
+        empty = {file.name: rejected_file(table, file.name, EMPTY_FILE) for file in new if not file.size_bytes}
         if empty:  # Spark passes over them
-            staging.mkdir(parents=True, exist_ok=True)
-            pq.write_table(pa.concat_tables(empty), staging / "empty.parquet")
-        hours = state.files(name).move_from(staging, state.this.number)
+            parts.append("empty.parquet")
+            pq.write_table(pa.concat_tables(empty.values()), staging / parts[-1])
+            records += [file_record(table, file, rows) for file, rows in empty.items()]
+        hours = state.files(name).move_from(staging, state.this.number, parts)
+        self._records += records
         written = [path for _, path in state.files(name) if path not in before]
         state.add_rows(table, hours, written)
-        return self._measured(name, (), begin_s, written, shuffled, len(hours))
+        return self._measured(name, (), begin_s, written, 0, len(hours))
 
-    def compute(self, flows: Sequence[Flow]) -> None:
+    def compact(self) -> None:
+        """Merge files of hours that have many; the next run reads the merged ones."""
+        for name in RAW.values():
+            if name in self.metrics:
+                try:
+                    compact(self.state.files(name), self.state.this.number)
+                except (OSError, pa.ArrowException) as failed:
+                    raise RunFailed(f"{name}: {reason_of(failed)}") from None
+
+    def compute(self, flows: Sequence[Flow], compiled: SparkSession) -> None:
+        self._compiled = compiled
         work = {flow.name: _bound(self._compute_flow, flow) for flow in flows}
         self._all_of(work, {flow.name: {name for name in flow.reads if name in TABLES} for flow in flows})
 
@@ -197,14 +227,21 @@ class _Running:
         if hours is not None and flow.name not in _WITH_FAULTY:
             hours = hours - {UNDIVIDED}
         is_whole = state.take_over(flow, hours)
+        is_recorded = flow.name == "lake_files" and not state.is_recomputed
+        if is_recorded and self._records:
+            is_whole = False  # files without rows too, which change no hour
         files = state.files(flow.name)
         before = {path for _, path in files}
         shuffled = 0
         is_needed = hours is None or bool(hours)
         if not is_whole and is_needed and (flow.name not in _CHECKS or _CHECKS[flow.name](state)):
-            frame = flow.make(state.source(flow, hours), state.settings)
             staging = state.this.staging / flow.name
-            shuffled = _write(self._divided(frame, flow, hours), staging, is_divided=flow.hour is not None)
+            if is_recorded:
+                staging.mkdir()
+                pq.write_table(pa.Table.from_pylist(self._records, FILE_RECORD), staging / "records.parquet")
+            else:
+                frame = flow.make(state.source(flow, hours, self._session(flow, hours)), state.settings)
+                shuffled = _write(self._divided(frame, flow, hours), staging, is_divided=flow.hour is not None)
             files.move_from(staging, state.this.number)
         if not is_whole:
             state.changed.add(flow.name)
@@ -214,6 +251,12 @@ class _Running:
             state.widen_by_clocks()
         written = [path for _, path in files if path not in before]
         return self._measured(flow.name, flow.reads, begin_s, written, shuffled, len(hours or ()))
+
+    def _session(self, flow: Flow, hours: set[int] | None) -> SparkSession:
+        state = self.state
+        if self._compiled is state.spark or not flow.is_row_aggregate:
+            return state.spark
+        return self._compiled if state.rows_of(flow, hours) >= COMPILED_ROWS else state.spark
 
     def _divided(self, frame: DataFrame, flow: Flow, hours: set[int] | None) -> DataFrame:
         if flow.hour is None:
@@ -258,8 +301,9 @@ class _Running:
                         self._finish(name, future)
                         done.add(name)
             except BaseException:
-                with suppress(Exception):
-                    self.state.spark.interruptAll()
+                for session in (self.state.spark, self._compiled):
+                    with suppress(Exception):
+                        session.interruptAll()
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
 

@@ -35,6 +35,7 @@ SESSION_CONF: dict[str, str] = {
 }
 """Settings of the session; they apply on a remote server too."""
 
+_WHOLE_STAGE, _FACTORY_MODE = "spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 _DRIVER_CONF: dict[str, str] = {
@@ -92,6 +93,29 @@ def _connected(connect: Any, address: str, wanted: Mapping[str, str]) -> Iterato
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def compiling(spark: Any) -> Iterator[Any]:
+    """The session itself if it compiles queries, else another one of the same server that does."""
+    from pyspark.errors import PySparkException
+
+    other = None
+    if spark.conf.get(_WHOLE_STAGE) == "false":
+        with suppress(PySparkException):  # a server of an earlier version
+            other = spark.cloneSession()
+    if other is None:
+        yield spark
+        return
+    other.client.set_retry_policies(spark.client.get_retry_policies())
+    try:
+        other.conf.set(_WHOLE_STAGE, "true")
+        other.conf.set(_FACTORY_MODE, "FALLBACK")
+        yield other
+    finally:
+        with suppress(Exception):  # the server may have ended
+            other.client.release_session()
+        other.client.close()  # not other.stop(), which ends a server of our own
 
 
 @contextmanager

@@ -9,7 +9,19 @@ WHERE = "spark.overlane"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DomainPlacement:
+    """What the network file says about the items of a domain."""
+
+    filters: tuple[tuple[str, str], ...] = ()
+    """Topic filter and item, the most specific first. Other topics form items by levels, which are not placed."""
+    critical: tuple[str, ...] = ()
+    capacities: tuple[tuple[str, float], ...] = ()
+    """The brokers of the domain, in messages per second. Empty: all brokers of the lake."""
+    risk_max: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
     lake: str
     domain: str = "default"
     item_levels: int = 1
@@ -17,6 +29,7 @@ class Settings:
     capacity: float | None = None
     """Capacity of a broker in messages per second."""
     channels: int = 8
+    placement: DomainPlacement = DomainPlacement()
     covariance_block: int = 4_096
     covariance_tasks: int = 4
     case_tasks: int = 64
@@ -41,7 +54,7 @@ _KINDS: dict[str, tuple[str, Callable[[str], str | int | float], str]] = {
 }
 
 
-def read_settings(given: Callable[[str], str | None]) -> Settings:
+def read_settings(given: Callable[[str], str | None]) -> PipelineSettings:
     """Settings from the configuration, by the names in `_KINDS`; ConfigError with all invalid ones."""
     faults: list[Fault] = []
     found: dict[str, str | int | float] = {}
@@ -57,4 +70,4 @@ def read_settings(given: Callable[[str], str | None]) -> Settings:
         faults.append(Fault(WHERE, 0, "lake", "nothing", _KINDS["lake"][2]))
     if faults:
         raise ConfigError(faults)
-    return Settings(**found)  # type: ignore[arg-type]  # each is of the kind that its field is
+    return PipelineSettings(**found)  # type: ignore[arg-type]  # each is of the kind that its field is

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from overlane.core.records import THE_BROKER, Kind, numbers_in
+from overlane.core.records import THE_BROKER, RecordKind, numbers_in
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.pubsub.properties import Properties, decode
 
@@ -174,7 +174,7 @@ def _upgrade_1(value: bytes) -> bytes:
     return _encode(([topic], [payload], *alike))
 
 
-MESSAGE_KIND = Kind(
+MESSAGE_KIND = RecordKind(
     TABLE, lambda _: THE_BROKER, lambda key, value: (numbers_in(key, 1), restored_run(value)), upgrades=(_upgrade_1,)
 )
 """They are of no session: the queue entries of any number of them need them."""

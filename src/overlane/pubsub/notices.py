@@ -7,7 +7,7 @@ them in one turn, so only the first ones are kept; the counters include all.
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
 from overlane.pubsub.counters import Refusal
 
 NOTICES_MAX = 200

@@ -3,10 +3,10 @@
 Messages come before the queues that contain them, sessions and streams before the records that belong to them.
 """
 
-from overlane.core.records import Kind
+from overlane.core.records import RecordKind
 from overlane.pubsub.delivery.queue_records import QUEUE_KIND
-from overlane.pubsub.mediating import MEDIATION_KIND
 from overlane.pubsub.message import MESSAGE_KIND
+from overlane.pubsub.publishing.mediating import MEDIATION_KIND
 from overlane.pubsub.retained.handouts import HANDOUT_KIND
 from overlane.pubsub.retained.messages import RETAINED_KIND
 from overlane.pubsub.sessions.session import (
@@ -22,7 +22,7 @@ from overlane.pubsub.streams.callbacks import CALLBACK_KIND
 from overlane.pubsub.streams.log import LOG_KIND, STREAM_KIND
 from overlane.pubsub.streams.writers import WRITER_KIND
 
-KINDS: tuple[Kind, ...] = (
+KINDS: tuple[RecordKind, ...] = (
     MESSAGE_KIND,
     RETAINED_KIND,
     HANDOUT_KIND,

@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from overlane.core.events import Erase
 from overlane.core.records import Record, restore
 from overlane.core.units import Nanos
-from overlane.pubsub import mediating, message
+from overlane.pubsub import message
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.delivery import queue_records
 from overlane.pubsub.limits import uncarriable
-from overlane.pubsub.mediating import Mediating
+from overlane.pubsub.publishing import mediating
+from overlane.pubsub.publishing.mediating import Mediating
 from overlane.pubsub.record_kinds import KINDS
 from overlane.pubsub.retained import handouts
 from overlane.pubsub.retained import messages as retained
@@ -112,7 +113,7 @@ class Recovery:
         client_id, rest = stored.owner(key)
         owner = self._state.sessions.get(client_id)
         if owner is None:
-            self._state.effects.append(Erase(table, key))
+            self._state.batch.add(Erase(table, key))
         elif table == stored.SUBSCRIPTIONS:
             subscription = stored.restored_subscription(owner, rest.decode(), value)
             if not self._is_set_aside(uncarriable(subscription.group, subscription.filter), client_id):

@@ -4,8 +4,8 @@ A protocol claims a session (`sessions`), publishes (`publishing`), subscribes (
 (`delivery`), and implements `Consumer`. The turn of the driver:
 
     inputs of any protocol (`pubsub.protocol`), in any number
-    effects = service.take_effects()
-    make the Saves and Erases durable; find out about who asks to be let in (`questions`)
+    records = service.take_records()
+    make them durable; find out about who asks to be let in (`questions`)
     for each connection of service.take_touched(): send what connection.taken() gives, after the records if it waits
     call service.durable(turn, now) when the records of that turn are on disk: its results belong to the next turn
     call service.tick(t) at t = service.next_deadline()
@@ -14,7 +14,7 @@ A protocol claims a session (`sessions`), publishes (`publishing`), subscribes (
 from collections.abc import Callable, Iterable
 
 from overlane import __version__
-from overlane.core.events import Effect
+from overlane.core.events import RecordChange
 from overlane.core.records import Record
 from overlane.core.units import Nanos
 from overlane.errors import Failure
@@ -22,25 +22,26 @@ from overlane.pubsub import sys_topics
 from overlane.pubsub.cluster.admission import Admission
 from overlane.pubsub.cluster.arrivals import Arrivals, NoRuns, Runs
 from overlane.pubsub.cluster.uplink import Uplink
-from overlane.pubsub.connection import ClientConnection
-from overlane.pubsub.consumer import Consumer, Ending
+from overlane.pubsub.contract.connection import ClientConnection
+from overlane.pubsub.contract.consumer import Consumer, Ending
+from overlane.pubsub.contract.questions import Placed, Question
+from overlane.pubsub.contract.refused import STORE_FAILS
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.delivery.returns import Returns
 from overlane.pubsub.limits import uncarriable
-from overlane.pubsub.mediating import Mediating
 from overlane.pubsub.message import Message
 from overlane.pubsub.notices import Notice
 from overlane.pubsub.policies.publishers import PublisherPolicies
-from overlane.pubsub.publishing import Publishing
-from overlane.pubsub.questions import Question
+from overlane.pubsub.publishing.publishing import Publishing
 from overlane.pubsub.recovery import Recovery
-from overlane.pubsub.refused import STORE_FAILS
 from overlane.pubsub.reservations.advertisement import ADVERTISE
-from overlane.pubsub.reservations.request import BadRequest
+from overlane.pubsub.reservations.network import NoNetwork, ReservationNetwork
+from overlane.pubsub.reservations.request import BadReservation
+from overlane.pubsub.reservations.service import Reservations
 from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.retained.messages import RetainedMessages
-from overlane.pubsub.sessions.lookup import SessionLookup
+from overlane.pubsub.sessions.lookup import Found, SessionLookup
 from overlane.pubsub.sessions.registry import Sessions
 from overlane.pubsub.sessions.session_export import SessionExport
 from overlane.pubsub.sessions.transfer import NotTransferable, export_session, import_session
@@ -51,6 +52,7 @@ from overlane.pubsub.streams.streams import Streams
 from overlane.pubsub.streams.writers import Writers
 from overlane.pubsub.subscriptions.subscribing import Subscribing
 from overlane.pubsub.subscriptions.table import split_shared
+from overlane.pubsub.timers import Timers
 
 
 class PubSub:
@@ -62,26 +64,28 @@ class PubSub:
         fresh_id: Callable[[], str],
         records: Iterable[Record] = (),
         now: Nanos = 0,
+        network: ReservationNetwork | None = None,
+        timers: Timers | None = None,
     ) -> None:
+        """`network`: makes reservations at other brokers, if that is possible."""
         retained = RetainedMessages(settings.limits)
-        self.state = state = State(name, settings, uplink, fresh_id, retained)
-        self.reservations = state.reservations
-        self.reservations.publish = lambda topic, payload, at: self.policies.publish_here(
-            Message(topic, payload, published_ns=at), at
-        )
+        self.state = state = State(name, settings, uplink, fresh_id, retained, timers=timers or Timers())
         self.delivery = Delivery(state)
         self.returns = Returns(state, self.delivery)
         self.handouts = Handouts(state, self.delivery)
-        self.subscribing = Subscribing(state, self.delivery, self.handouts)
         self.policies = PublisherPolicies(state, self.delivery)
-        self.publishing = Publishing(state, self.delivery, self.policies)
-        self.mediating = Mediating(state, self.publishing, self.delivery)
+        self.reservations = Reservations(
+            uplink, network or NoNetwork(), state.timers, state.subscriptions.forget, self._publish_here
+        )
+        self.subscribing = Subscribing(state, self.delivery, self.handouts, self.reservations)
+        self.publishing = Publishing(state, self.delivery, self.policies, self.reservations)
+        self.mediating = self.publishing.mediating
         self.streams = Streams(state, self.delivery, self.subscribing)
         self.writers = Writers(state, self.publishing)
         self.callbacks = Callbacks(state, self.streams)
         self.wills = Wills(state, self.publishing)
-        self.sessions = Sessions(state, self.delivery, self.returns, self.subscribing, self.wills)
-        self.lookup = SessionLookup(name, self.sessions, state.timers)
+        self.sessions = Sessions(state, self.delivery, self.returns, self.subscribing, self.wills, self.reservations)
+        self.lookup = SessionLookup(name, self.sessions, state.timers, uplink.send_to, self._session_found)
         self.admission = Admission(state)
         self.next_deadline = state.timers.next_deadline
         self._started_ns = now
@@ -96,8 +100,13 @@ class PubSub:
             self.callbacks,
             self.mediating,
         )
+        announced = uplink.reserved_interest()
+        for topic_filter, broker in announced:
+            state.cluster.directory.note(topic_filter, broker, True)
         recovery.recover(records, now)
         self._recover_advertisements(now)
+        for topic_filter, broker in announced:
+            self.reservations.interest_changed(topic_filter, broker, True, now)
         state.cluster.start(now)
         self.handouts.reassigned(now)
         self.handouts.recovered(now)
@@ -109,7 +118,7 @@ class PubSub:
             if message is not None:
                 try:
                     self.reservations.document(message.topic[len(ADVERTISE) :], message.payload, "", True, now)
-                except BadRequest as bad:
+                except BadReservation as bad:
                     self.state.refuse(Refusal.PROTOCOL, f"{message.topic[:100]}: {bad}")
         self.follow_settings(now)
 
@@ -119,12 +128,26 @@ class PubSub:
         self.reservations.reserving.answer_ns = reserving.answer_ns
         try:
             self.reservations.set_file(reserving.advertisements, now)
-        except BadRequest as bad:
+        except BadReservation as bad:
             self.state.refuse(Refusal.PROTOCOL, str(bad))
 
     def arrivals(self, runs: Runs | None = None) -> Arrivals:
         """What handles messages from other brokers; `runs`: the protocol that puts runs into the overlay."""
         return Arrivals(self.state, self.delivery, self.admission, runs or NoRuns(), self.handouts, self.policies)
+
+    # Other brokers
+
+    def interest_changed(self, topic_filter: str, broker: str, is_needed: bool, now: Nanos) -> None:
+        """Another broker needs a filter, or needs it no more."""
+        if topic_filter.startswith("$"):
+            self.state.cluster.directory.note(topic_filter, broker, is_needed)
+            self.state.subscriptions.forget()
+            self.reservations.interest_changed(topic_filter, broker, is_needed, now)
+        self.handouts.interest_changed(topic_filter, broker, is_needed)
+
+    def _session_found(self, found: Found) -> None:
+        assert isinstance(found.key, ClientConnection)
+        self.state.questions.append(Placed(found.key, found))
 
     # Time
 
@@ -138,26 +161,26 @@ class PubSub:
             state.retained.keep_own(message)
             self.policies.publish_here(message, now)
 
+    def _publish_here(self, topic: str, payload: bytes, now: Nanos) -> None:
+        self.policies.publish_here(Message(topic, payload, published_ns=now), now)
+
     def publish_own(self, topic: str, payload: bytes, now: Nanos) -> None:
         """A retained message of the broker itself, for local subscribers; without payload it is removed."""
         message = Message(topic, payload, retain=True, published_ns=now)
         if payload:
             self.state.retained.keep_own(message)
         else:
-            self.state.effects += self.state.retained.remove(topic)
+            self.state.batch.extend(self.state.retained.remove(topic))
         self.policies.publish_here(message, now)
 
     # For the driver
 
-    def take_effects(self) -> list[Effect]:
+    def take_records(self) -> list[RecordChange]:
         """The records of the turn, which ends with this."""
         state = self.state
         state.turn += 1
-        queue_records = state.queue_records.flush() if state.queue_records.has_effects else []
-        if not state.effects:
-            return queue_records
-        effects, state.effects = state.effects, []
-        return effects + queue_records
+        queue_records = state.queue_records.flush() if state.queue_records.has_changes else []
+        return state.batch.take() + queue_records if state.batch.pending else queue_records
 
     def commits_since(self, since_ns: Nanos) -> None:
         """Since when the oldest batch is under way that is not on disk; NEVER if there is none."""
@@ -184,7 +207,7 @@ class PubSub:
     def has_more(self) -> bool:
         """Whether there is anything for the end of a turn but packets."""
         state = self.state
-        if state.effects or state.queue_records.has_effects:
+        if state.batch.pending or state.queue_records.has_changes:
             return True
         return bool(state.failures or state.questions or state.notices.are_there)
 
@@ -192,7 +215,7 @@ class PubSub:
     def has_output(self) -> bool:
         """Whether there is something to be sent to clients, or to be written."""
         state = self.state
-        return bool(state.touched or state.effects or state.queue_records.has_effects)
+        return bool(state.touched or state.batch.pending or state.queue_records.has_changes)
 
     @property
     def has_words(self) -> bool:
@@ -214,7 +237,7 @@ class PubSub:
     def take_touched(self) -> list[ClientConnection]:
         """Connections with something to send, or to be closed."""
         state = self.state
-        if state.effects or state.queue_records.has_effects:
+        if state.batch.pending or state.queue_records.has_changes:
             raise RuntimeError("records were made after those of the turn were taken: answers would not wait for them")
         if not state.touched:
             return []

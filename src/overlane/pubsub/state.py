@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import nsmallest
 
-from overlane.core.events import Effect
 from overlane.core.qos import QosClass, QosTable
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import Failure
@@ -12,23 +11,24 @@ from overlane.mediation.mediation import Mediation
 from overlane.pubsub.access import Access, is_own_bridge_state
 from overlane.pubsub.cluster.cluster import Cluster
 from overlane.pubsub.cluster.uplink import Uplink
-from overlane.pubsub.connection import ClientConnection
-from overlane.pubsub.consumer import Client, Confirmation, Consumer, Ending
+from overlane.pubsub.contract.connection import ClientConnection
+from overlane.pubsub.contract.consumer import Confirmation, ConnectionEnd, Consumer, Ending
+from overlane.pubsub.contract.questions import Question
 from overlane.pubsub.counters import Counters, Refusal, TopicStats
 from overlane.pubsub.delivery.queue_records import QueueRecords
 from overlane.pubsub.limits import Limits
-from overlane.pubsub.message_ids import MessageIds
-from overlane.pubsub.mirrored import MirroredTopics
 from overlane.pubsub.notices import Notices, RefusalNotice
 from overlane.pubsub.policies.policy import Policies
-from overlane.pubsub.questions import Question
+from overlane.pubsub.publishing.message_ids import MessageIds
+from overlane.pubsub.publishing.mirrored import MirroredTopics
 from overlane.pubsub.reservations.advertisement import ADVERTISE, Advertisement
 from overlane.pubsub.reservations.reserving import ANSWER_NS
-from overlane.pubsub.reservations.service import Reservations, own_topic
+from overlane.pubsub.reservations.service import own_topic
 from overlane.pubsub.retained.messages import RetainedMessages
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.subscriptions.table import SubscriptionTable
 from overlane.pubsub.timers import Timers
+from overlane.pubsub.write_batch import WriteBatch
 
 TOPICS_COUNTED = 10_000
 TOPIC_CHARS_COUNTED = 8 * 2**20
@@ -80,12 +80,11 @@ class State:
     fresh_id: Callable[[], str]
     """Makes an unused client identifier."""
     retained: RetainedMessages
-    effects: list[Effect] = field(default_factory=list)
+    batch: WriteBatch = field(default_factory=WriteBatch)
     """Records of the turn that is open, but for those of queues."""
     queue_records: QueueRecords = field(default_factory=QueueRecords)
     subscriptions: SubscriptionTable = field(init=False)
     cluster: Cluster = field(init=False)
-    reservations: Reservations = field(init=False)
     sessions: dict[str, Session] = field(default_factory=dict)
     connections: set[Consumer] = field(default_factory=set)
     """Of clients of every protocol, those that are not accepted yet included."""
@@ -121,14 +120,14 @@ class State:
     """Of all topics that are counted."""
     message_ids: MessageIds = field(default_factory=MessageIds)
     """Of messages that may come more than once."""
+    is_traced: Callable[[str], bool] | None = None
+    """Whether messages of a topic may be sampled for traces; None: none are."""
     suspects: frozenset[str] = frozenset()
     """Messages that have ended the process too often, and are refused (`pubsub.suspects`)."""
 
     def __post_init__(self) -> None:
         self.subscriptions = SubscriptionTable(self.may_receive)
         self.cluster = Cluster(self.name, self.uplink, self.class_of)
-        noted = self.cluster.directory.reservations
-        self.reservations = Reservations(self.uplink, noted, self.timers, self.subscriptions.forget)
 
     def class_of(self, topic: str) -> QosClass:
         """By the network file."""
@@ -170,8 +169,10 @@ class State:
         return self.settings.access.may_publish(session.user, client_id, topic) or is_own_bridge_state(topic, client_id)
 
     def is_mediated(self, topic: str) -> bool:
-        """Whether messages of the topic have to be looked at one by one, for rules of mediation."""
+        """Whether messages of the topic have to be looked at one by one, for rules of mediation or traces."""
         mediation = self.settings.mediation
+        if self.is_traced is not None and self.is_traced(topic):
+            return True
         return mediation is not None and mediation.concerns(topic)
 
     @property
@@ -179,7 +180,7 @@ class State:
         """Grows whenever the receivers of a topic may have changed."""
         return self.subscriptions.changes + self.uplink.changes
 
-    def refuse(self, why: Refusal, told: str, client: Client | None = None, client_id: str = "") -> None:
+    def refuse(self, why: Refusal, told: str, client: ConnectionEnd | None = None, client_id: str = "") -> None:
         """Count what is turned away, and let operators know."""
         self.counters.refused[why] += 1
         if client is not None and client.session is not None:

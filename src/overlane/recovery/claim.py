@@ -15,9 +15,9 @@ from enum import Enum
 
 from overlane.core.units import Nanos
 from overlane.recovery.events import Effect, Position, Stored
-from overlane.recovery.own_storage import OwnStorage
 from overlane.recovery.register import Register
 from overlane.recovery.replica_set import Copy
+from overlane.recovery.replication.own_storage import OwnStorage
 
 
 class ClaimState(Enum):

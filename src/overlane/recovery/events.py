@@ -11,15 +11,15 @@ from typing import TypeAlias
 
 from overlane.coordination import contract
 from overlane.core.units import MS, SECOND, Nanos
-from overlane.recovery.frames import Change, Frame
-from overlane.recovery.stored_record import NOWHERE as NOWHERE
-from overlane.recovery.stored_record import REPLICA_TABLE as REPLICA_TABLE
-from overlane.recovery.stored_record import Position as Position
-from overlane.recovery.stored_record import Stored as Stored
+from overlane.recovery.replication.frames import Change, Frame
+from overlane.recovery.replication.stored_record import NOWHERE as NOWHERE
+from overlane.recovery.replication.stored_record import REPLICA_TABLE as REPLICA_TABLE
+from overlane.recovery.replication.stored_record import Position as Position
+from overlane.recovery.replication.stored_record import Stored as Stored
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ReplicaSettings:
     heartbeat: Nanos = 300 * MS
     primary_lease: Nanos = 500 * MS
     """How long after a stamp that a mirror has echoed the primary acknowledges; then it drops that mirror."""
@@ -136,7 +136,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageSnapshot:
     """A part of a snapshot, to be kept aside; with `is_first` all that was kept is thrown away before."""
 
     changes: tuple[Change, ...]
@@ -200,4 +200,4 @@ class Alarm:
     detail: str = ""
 
 
-Effect: TypeAlias = Send | Write | Stage | SendSnapshot | Ask | Serving | Deposed | Durable | Alarm
+Effect: TypeAlias = Send | Write | StageSnapshot | SendSnapshot | Ask | Serving | Deposed | Durable | Alarm

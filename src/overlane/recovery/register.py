@@ -27,7 +27,7 @@ from overlane.coordination.records import MalformedRecord
 from overlane.core.units import NEVER, Nanos
 from overlane.recovery.events import Alarm, AlarmKind, Ask, Effect
 from overlane.recovery.replica_set import (
-    Known,
+    KnownReplicaSet,
     ReplicaSet,
     decode_set,
     encode_set,
@@ -37,8 +37,8 @@ from overlane.recovery.replica_set import (
 
 class Register:
     def __init__(self, broker: str, retry: Nanos) -> None:
-        self.known: Known | None = None
-        self.confirmed: Known | None = None
+        self.known: KnownReplicaSet | None = None
+        self.confirmed: KnownReplicaSet | None = None
         """The latest version that a compare-and-set of this register was confirmed to have made."""
         self.is_missing = False
         """Whether the latest answer was that there is no znode."""
@@ -130,7 +130,7 @@ class Register:
         match event.answer:
             case Done(versions) if target is not None and versions and versions[0] is not None:
                 if self.known is not None:
-                    self.confirmed = Known((self.known.stamp[0], versions[0]), target)
+                    self.confirmed = KnownReplicaSet((self.known.stamp[0], versions[0]), target)
                     self._learn(self.confirmed)
                 return []
             case Rejected():
@@ -151,7 +151,7 @@ class Register:
                     value = decode_set(self._path, node.data)
                 except MalformedRecord as error:
                     return [Alarm(AlarmKind.MALFORMED_SET, str(error))]  # until its watch says that it has changed
-                self._learn(Known((node.created, node.version), value))
+                self._learn(KnownReplicaSet((node.created, node.version), value))
             case Missing():
                 self.is_missing = True
             case _:
@@ -160,7 +160,7 @@ class Register:
                 return []
         return self.read() if self._is_outdated else []
 
-    def _learn(self, known: Known) -> None:
+    def _learn(self, known: KnownReplicaSet) -> None:
         if self.known is None or known.stamp > self.known.stamp:
             self.known = known
             # They were conditional on an earlier version: they have happened before this one, or never will.

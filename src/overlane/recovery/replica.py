@@ -26,15 +26,17 @@ from overlane.recovery.events import (
     MirrorsWanted,
     PrimaryLost,
     Received,
+    ReplicaSettings,
     Send,
     Serving,
-    Settings,
     SnapshotSent,
     Stored,
     Tick,
     Written,
 )
-from overlane.recovery.frames import (
+from overlane.recovery.register import Register
+from overlane.recovery.replica_set import Copy, ReplicaSet, first_set
+from overlane.recovery.replication.frames import (
     Acknowledge,
     Append,
     Begin,
@@ -45,14 +47,12 @@ from overlane.recovery.frames import (
     Refuse,
     SnapshotPart,
 )
-from overlane.recovery.mirror import Mirror
-from overlane.recovery.mirrors import MirrorState
-from overlane.recovery.own_storage import OwnStorage
-from overlane.recovery.primary import Primary
-from overlane.recovery.register import Register
-from overlane.recovery.replica_set import Copy, ReplicaSet, first_set
+from overlane.recovery.replication.mirror import Mirror
+from overlane.recovery.replication.mirrors import MirrorState
+from overlane.recovery.replication.own_storage import OwnStorage
+from overlane.recovery.replication.primary import Primary
 
-DEFAULTS = Settings()
+DEFAULTS = ReplicaSettings()
 
 
 class NotPrimary(OverlaneError):
@@ -68,7 +68,7 @@ class Replica:
         now: Nanos,
         *,
         is_home: bool = False,
-        settings: Settings = DEFAULTS,
+        settings: ReplicaSettings = DEFAULTS,
     ) -> None:
         self.role: Mirror | Claim | Primary
         self._broker = broker

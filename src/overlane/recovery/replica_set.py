@@ -109,7 +109,7 @@ def _sorted(copies: list[Copy]) -> tuple[Copy, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownReplicaSet:
     """A version of the znode."""
 
     stamp: tuple[int, int]

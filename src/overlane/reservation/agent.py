@@ -25,8 +25,8 @@ from overlane.reservation.contract import (
     LinkUp,
     Offer,
     Received,
-    Refused,
     Release,
+    ReservationRefused,
     Send,
     SetLeaves,
     SetTopology,
@@ -149,11 +149,13 @@ class RsvpAgent:
     def _ask(self, ask: Ask, now: int) -> None:
         receivers = self._resv.receivers
         if len(receivers.asked) >= REQUESTS_MAX and ask.request not in receivers.asked:
-            self._out.append(Refused(ask.request, f"more than {REQUESTS_MAX} requests at this broker"))
+            self._out.append(ReservationRefused(ask.request, f"more than {REQUESTS_MAX} requests at this broker"))
             return
         style = receivers.style_of(session_of(ask.topic_filter))
         if style is not None and style is not ask.style:
-            self._out.append(Refused(ask.request, f"subscribers here share the traffic in style {style.name}"))
+            self._out.append(
+                ReservationRefused(ask.request, f"subscribers here share the traffic in style {style.name}")
+            )
             return
         self._resv.update_local(receivers.add(ask, now + self.answer_ns), now)
 

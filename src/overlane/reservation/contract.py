@@ -120,7 +120,7 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ReservationRefused:
     """The request is forgotten."""
 
     request: str
@@ -134,9 +134,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """A path is gone; another one is being sought. `Admitted` or `Refused` follows."""
+    """A path is gone; another one is being sought. `Admitted` or `ReservationRefused` follows."""
 
     request: str
 
 
-Effect = Send | Admitted | Refused | Interrupted
+Effect = Send | Admitted | ReservationRefused | Interrupted

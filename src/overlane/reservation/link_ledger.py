@@ -30,7 +30,9 @@ class LinkTerms:
     latency_us: int
     share: float = SHARE
     packet_bytes_max: int = PACKET_BYTES_MAX
-    """The largest piece that is sent at once, whatever comes meanwhile."""
+    """The largest packet that the link takes."""
+    ahead_bytes: int | None = None
+    """What may have to be sent before a reserved packet, whenever that comes; None: the largest packet."""
 
     @property
     def capacity(self) -> int:
@@ -86,7 +88,7 @@ def composed(adspec: AdSpec, ledger: LinkLedger, packet_bytes: float) -> AdSpec:
     """What the path can do with this link at its end (RFC 2210, 2212, 2215).
 
     The link serves a reserved flow its rate, but not in parts: a packet waits for its own bytes at that rate (C), and
-    for the packet that is being sent when it comes (D).
+    for what is being sent when it comes (D).
     """
     terms = ledger.terms
     latency_us = min(U32_MAX, adspec.latency_us + terms.latency_us)
@@ -105,7 +107,8 @@ def composed(adspec: AdSpec, ledger: LinkLedger, packet_bytes: float) -> AdSpec:
             controlled_load_break=True,
         )
     c_bytes = saturated(packet_bytes)
-    d_us = saturated(terms.packet_bytes_max / terms.rate * 1e6)
+    ahead_bytes = terms.packet_bytes_max if terms.ahead_bytes is None else terms.ahead_bytes
+    d_us = saturated(ahead_bytes / terms.rate * 1e6)
     return AdSpec(
         adspec.hops + 1,
         min(adspec.bandwidth, float(ledger.available)),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from overlane.planning.reserve import RSpec, least_of
-from overlane.reservation.contract import Ask, Link, Refused
+from overlane.reservation.contract import Ask, Link, ReservationRefused
 from overlane.reservation.flowspecs import bound_s, merged, request_for
 from overlane.reservation.path_state import PathEntry
 from overlane.reservation.rsvp.intserv import FlowSpec, float_down
@@ -96,11 +96,13 @@ def local_requests(
     return {(): (everything, tuple(serving))}
 
 
-def refusal(asked: Asked, serving: Mapping[Sender, PathEntry], reason: str) -> Refused:
+def refusal(asked: Asked, serving: Mapping[Sender, PathEntry], reason: str) -> ReservationRefused:
     """With the nearest that the present paths could have given."""
     rates = [entry.adspec.bandwidth for entry in serving.values() if math.isfinite(entry.adspec.bandwidth)]
     nearest_rate = min(rates, default=None)
-    return Refused(asked.ask.request, reason, asked.bottleneck, nearest_rate, _nearest_latency(asked, serving))
+    return ReservationRefused(
+        asked.ask.request, reason, asked.bottleneck, nearest_rate, _nearest_latency(asked, serving)
+    )
 
 
 def _nearest_latency(asked: Asked, serving: Mapping[Sender, PathEntry]) -> float | None:

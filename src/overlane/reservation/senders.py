@@ -95,7 +95,7 @@ class Senders:
             return False  # of an earlier tree, or nothing is left to try
         known.refused_by[link] = now + AVOIDED_NS
         self._move(flow, leaf, known, now)
-        return self._has_changed(flow)
+        return self._note_change(flow)
 
     def failed(self, flow: OwnFlow, link: Link, now: int) -> bool:
         """A link of the tree does not work."""
@@ -154,9 +154,10 @@ class Senders:
                 leaf.last_until = None
                 found = self._attach(found, broker, leaf, now)
         flow.parents = found
-        return self._has_changed(flow)
+        return self._note_change(flow)
 
-    def _has_changed(self, flow: OwnFlow) -> bool:
+    def _note_change(self, flow: OwnFlow) -> bool:
+        """Whether the tree is another than was told; it counts as told from now on."""
         nodes = flow.tree().nodes
         if nodes == flow.told:
             return False

@@ -1,14 +1,14 @@
 """Brokers in virtual time and a seeded network: the core alone, and whole brokers (`whole`).
 
     engine       virtual time: the queue of events
-    luck         seeded randomness, one stream per purpose
+    random_streams  seeded randomness, one stream per purpose
     clock        the clock of a broker
     line         one direction of a link: delay, loss, order, rate
     link         a connection between two brokers: opening, breaking, dialling again
     host         drives one broker: turns, timer, durable store, crash and restart
     traffic      publishers
     judge        observes from outside and counts what arrived, when, how often
-    chronicle    records changes of the network and of routes
+    run_log      records changes of the network and of routes
     subscribers  applications that subscribe and unsubscribe
     report       the results of a run
     setup        from a network file to brokers
@@ -23,7 +23,6 @@ nanoseconds, randomness comes from seeded streams through exact arithmetic, and 
 """
 
 __all__ = [
-    "chronicle",
     "host",
     "items",
     "judge",
@@ -31,6 +30,7 @@ __all__ = [
     "link",
     "report",
     "reservation_network",
+    "run_log",
     "setup",
     "soak",
     "traffic",

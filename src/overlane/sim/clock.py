@@ -31,9 +31,6 @@ class SkewedClock:
             return NEVER
         if not self._drift_ppb:
             return reading - self._base
-        now = (reading - self._base) * BILLION // (BILLION + self._drift_ppb)
-        while self.read(now) < reading:
-            now += 1
-        while self.read(now - 1) >= reading:
-            now -= 1
-        return now
+        # `read` is the floor of `base + now * (BILLION + drift) / BILLION`: the first `now` at which that is not below
+        # `reading` is the ceiling of this quotient.
+        return -((self._base - reading) * BILLION // (BILLION + self._drift_ppb))

@@ -20,6 +20,8 @@ from overlane.core.events import (
     Effect,
     Erase,
     Event,
+    HeldMessageSent,
+    InterestChanged,
     Lane,
     LaterIncarnationKnown,
     Leave,
@@ -288,6 +290,8 @@ class Host(Generic[CoreT]):
                 self._witness.direct_links_wanted(self._name, effect)
             case BrokersRefused() | LaterIncarnationKnown() | NameConflict() | ScopeChanged() | NeighbourSaid():
                 pass
+            case InterestChanged() | HeldMessageSent():
+                pass  # for the service for clients, which is not simulated here
             case PathSuspected() | PathTrusted():
                 self._witness.path_judged(self._name, effect)
             case _:

@@ -52,7 +52,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Subscription:
+class JudgedSubscription:
     index: int
     name: str
     broker: str
@@ -65,7 +65,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class JudgedMessage:
     """A message as it is reported."""
 
     publisher: int
@@ -85,7 +85,7 @@ class Message:
 class Disorder:
     """A message that came after a younger one and must not."""
 
-    message: Message
+    message: JudgedMessage
     younger: int
     arrived_at: Nanos
     is_strict: bool = False
@@ -159,14 +159,14 @@ class Judge:
         self._engine = engine
         self.rows = {name: Row(deadline_ns) for name, deadline_ns in rows.items()}
         self._flows: list[_Flow] = []
-        self._subscriptions: list[Subscription] = []
-        self._by_name: dict[str, Subscription] = {}
+        self._subscriptions: list[JudgedSubscription] = []
+        self._by_name: dict[str, JudgedSubscription] = {}
         self._open: FilterTrie[int] = FilterTrie()  # the subscriptions that are open now
         self._version = 0  # of who is subscribed
         self._hash = hashlib.sha256()
         self.outstanding = 0
         self.disorders: list[Disorder] = []
-        self.doubles: list[Message] = []
+        self.doubles: list[JudgedMessage] = []
         self._late: list[tuple[int, int, int]] = []
 
     # Who is there
@@ -184,7 +184,7 @@ class Judge:
         return len(self._flows) - 1
 
     def add_subscriber(self, name: str, broker: str, topic_filter: str) -> None:
-        subscription = Subscription(len(self._subscriptions), name, broker, topic_filter)
+        subscription = JudgedSubscription(len(self._subscriptions), name, broker, topic_filter)
         self._subscriptions.append(subscription)
         self._by_name[name] = subscription
 
@@ -275,7 +275,7 @@ class Judge:
         flow = self._flows[publisher]
         return flow.times, flow.missing
 
-    def lost(self, row: str | None = None) -> list[Message]:
+    def lost(self, row: str | None = None) -> list[JudgedMessage]:
         """The messages that were expected and have not arrived, of one row or all."""
         return [
             self._message(publisher, number, subscriber)
@@ -284,7 +284,7 @@ class Judge:
             for number, subscriber in self._missing(flow)
         ]
 
-    def late(self) -> list[Message]:
+    def late(self) -> list[JudgedMessage]:
         """The messages that arrived after their deadline."""
         return [self._message(*one) for one in self._late]
 
@@ -303,10 +303,10 @@ class Judge:
         """How many deliveries of this row have not happened and are no loss."""
         return sum(len(self._missing(flow, in_grace=True)) for flow in self._flows if flow.row is self.rows[row])
 
-    def _message(self, publisher: int, number: int, subscriber: int) -> Message:
+    def _message(self, publisher: int, number: int, subscriber: int) -> JudgedMessage:
         flow = self._flows[publisher]
         name = self._subscriptions[subscriber].name
-        return Message(publisher, number, flow.topic, flow.times[number], name)
+        return JudgedMessage(publisher, number, flow.topic, flow.times[number], name)
 
     def digest_of(self, *more: object) -> str:
         """A fingerprint of every delivery with its time, and of whatever else is given."""

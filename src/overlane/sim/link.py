@@ -21,7 +21,7 @@ from typing import Protocol
 from overlane.core.units import MS, SECOND, Nanos
 from overlane.network import Link as LinkSpec
 from overlane.network.schema import Uplink
-from overlane.sim import luck
+from overlane.sim import random_streams
 from overlane.sim.engine import Engine
 from overlane.sim.line import UNLIMITED, Condition, Frame, Line
 from overlane.sim.link_paths import LinkPaths
@@ -119,7 +119,7 @@ class Link:
         self.conditions = tuple(Condition(0, 0, 0.0, None) for _ in self.ends)  # of what each end sends
         self._set_conditions()
         for sender, receiver, condition in zip(self.ends, self.ends[::-1], self.conditions, strict=True):
-            line_luck = luck.stream(seed, "line", sender.station.name, receiver.station.name)
+            line_luck = random_streams.stream(seed, "line", sender.station.name, receiver.station.name)
             sender.line = Line(
                 engine,
                 condition,
@@ -128,7 +128,7 @@ class Link:
                 receiver.arrive,
                 partial(self._time_out, sender),
             )
-        self._luck: Random = luck.stream(seed, "dial", low.name, high.name)
+        self._luck: Random = random_streams.stream(seed, "dial", low.name, high.name)
         self._redial_ns = REDIAL_MIN_NS
         self._dials = False
         self._attempt = 0  # grows when the dialler loses interest in its attempts so far

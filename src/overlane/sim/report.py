@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from overlane.core.units import NEVER, Nanos
-from overlane.sim.chronicle import Chronicle, RouteMove, Unmeetable, milliseconds, seconds
 from overlane.sim.judge import Judge
+from overlane.sim.run_log import RouteMove, RunLog, Unmeetable, milliseconds, seconds
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -63,11 +63,11 @@ class Report(msgspec.Struct, frozen=True):
     digest: str
 
 
-def sum_up(judge: Judge, chronicle: Chronicle, messages_sent: int, control_bytes_per_broker_s: float) -> Report:
+def sum_up(judge: Judge, run_log: RunLog, messages_sent: int, control_bytes_per_broker_s: float) -> Report:
     topics = {name: _topic_report(judge, name) for name in judge.rows}
     published = sum(topic.published for topic in topics.values())
-    changes = tuple(_route_change(move) for move in chronicle.route_moves if move.at >= 0)
-    unmeetable = tuple(_unmeetable(found) for found in chronicle.unmeetable)
+    changes = tuple(_route_change(move) for move in run_log.route_moves if move.at >= 0)
+    unmeetable = tuple(_unmeetable(found) for found in run_log.unmeetable)
     sent_per_message = round(messages_sent / published, 4) if published else 0.0
     control = round(control_bytes_per_broker_s, 1)
     return Report(

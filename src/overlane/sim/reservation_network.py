@@ -22,8 +22,8 @@ from overlane.reservation.contract import (
     LinkUp,
     Offer,
     Received,
-    Refused,
     Release,
+    ReservationRefused,
     Send,
     SetLeaves,
     SetTopology,
@@ -50,7 +50,7 @@ class Weather:
     overtaking: float = 0.0
 
 
-class ReservationNetwork:
+class SimulatedReservations:
     def __init__(
         self, links: Iterable[tuple[Broker, Broker, LinkTerms]], seed: int = 0, refresh_ms: int = REFRESH_MS
     ) -> None:
@@ -61,7 +61,7 @@ class ReservationNetwork:
         self.sent: list[Captured] | None = None
         """If a list is put here, every message that is sent is added to it."""
         self.messages_sent = 0
-        self.outcome: dict[str, Admitted | Refused | Interrupted] = {}
+        self.outcome: dict[str, Admitted | ReservationRefused | Interrupted] = {}
         """Of every request, the last that its subscriber was told."""
         self._luck = Random(seed)
         self._terms = {link: terms for one, other, terms in links for link in ((one, other), (other, one))}
@@ -195,7 +195,7 @@ class ReservationNetwork:
             match effect:
                 case Send(peer, message):
                     self._send(broker, peer, messages.encode(message))
-                case Admitted(request) | Refused(request) | Interrupted(request):
+                case Admitted(request) | ReservationRefused(request) | Interrupted(request):
                     self.outcome[request] = effect
 
     def _send(self, broker: Broker, peer: Broker, data: bytes) -> None:

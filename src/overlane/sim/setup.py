@@ -31,6 +31,8 @@ class SimulationSetup:
         self._filters: FilterTrie[str] = FilterTrie()
         for topic_filter in self.classes:
             self._filters.add(topic_filter, topic_filter)
+        self._published: dict[str, frozenset[str]] = {}
+        """Filters with publishers, per broker."""
         self.roles: Mapping[str, str] = {}
         """Of brokers that are not plain."""
         self.assignment: Mapping[int, str] = {}
@@ -43,6 +45,14 @@ class SimulationSetup:
         for topic_filter, qos in self.classes.items():
             filters[qos] = (*filters.get(qos, ()), topic_filter)
         return filters
+
+    def filters_affected(self, broker: str, qos: QosClass) -> tuple[str, ...]:
+        """Filters of a class that a change of its routes at a broker concerns: those that are published there."""
+        filters = self.filters_of_classes().get(qos, (DEFAULT_ROW,))
+        if broker not in self._published:
+            rows = (self.row_of(one.topic) for one in self.network.publishers if one.broker == broker)
+            self._published[broker] = frozenset(rows)
+        return tuple(one for one in filters if one in self._published[broker]) or filters
 
     def row_of(self, topic: str) -> str:
         if found := self._filters.match(topic):

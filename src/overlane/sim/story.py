@@ -27,10 +27,10 @@ from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network import Broker as BrokerSpec
 from overlane.network import Link, Network, Publisher, Simulation, Subscriber, Topic
 from overlane.network.schema import Crash, Cut, Defaults, Heal, Join, Leave, Lossy, Partition, Restart, Slow
-from overlane.sim.chronicle import RouteMove
 from overlane.sim.host import Host
-from overlane.sim.judge import Message, Row
+from overlane.sim.judge import JudgedMessage, Row
 from overlane.sim.report import Report
+from overlane.sim.run_log import RouteMove
 from overlane.sim.world import World
 
 PATIENCE_NS: Nanos = 1 * SECOND
@@ -224,7 +224,7 @@ class Story:
         """How many messages arrived after their deadline."""
         return self.row(topic_name).delivered - self.row(topic_name).in_time
 
-    def losses(self, topic_name: str, patience: Nanos = PATIENCE_NS) -> list[Message]:
+    def losses(self, topic_name: str, patience: Nanos = PATIENCE_NS) -> list[JudgedMessage]:
         """The messages published longer ago than `patience` that have not arrived."""
         rows = self.world.judge.rows
         name = topic_name if topic_name in rows else self.world.plan.row_of(topic_name)
@@ -265,7 +265,7 @@ class Story:
 
     def route_moves(self, topic_name: str | None = None) -> list[RouteMove]:
         """How routes changed since time zero, all of them or those of one topic's class."""
-        moves = [move for move in self.world.chronicle.route_moves if move.at >= 0]
+        moves = [move for move in self.world.run_log.route_moves if move.at >= 0]
         if topic_name is None:
             return moves
         qos = self._class_of(topic_name)

@@ -42,7 +42,7 @@ class Registrar(Protocol):
     def published(self, publisher: int) -> None: ...
 
 
-class Publisher:
+class SimulatedPublisher:
     """`index` is the publisher's number in the stamps. Idle until told to run or to publish."""
 
     def __init__(

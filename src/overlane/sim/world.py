@@ -29,14 +29,14 @@ from overlane.core.units import MS, SECOND, Nanos
 from overlane.network import Crash, Cut, Event, Heal, Join, Leave, Lossy, Network, Partition, Publisher, Restart, Slow
 from overlane.network.classes import may_cross
 from overlane.network.schema import Plug, Unplug
-from overlane.sim import luck, traffic
-from overlane.sim.chronicle import Chronicle, told
+from overlane.sim import random_streams, traffic
 from overlane.sim.clock import SkewedClock
 from overlane.sim.engine import Engine
 from overlane.sim.host import Core, Host
 from overlane.sim.judge import Judge
 from overlane.sim.link import Link
 from overlane.sim.report import Report, sum_up
+from overlane.sim.run_log import RunLog, told
 from overlane.sim.setup import SimulationSetup
 from overlane.sim.subscribers import Subscribers
 
@@ -51,19 +51,19 @@ Progress = Callable[[Nanos], None]
 
 
 class Watch:
-    """Passes effects of brokers to judge and chronicle, and checks the limits of their queues."""
+    """Passes effects of brokers to judge and run log, and checks the limits of their queues."""
 
-    def __init__(self, engine: Engine, judge: Judge, chronicle: Chronicle) -> None:
+    def __init__(self, engine: Engine, judge: Judge, run_log: RunLog) -> None:
         self._engine = engine
         self.overfull: list[str] = []
         self.delivered: Callable[[str, Deliver], None] = judge.delivered
-        self.route_changed: Callable[[str, RouteChanged], None] = chronicle.route_changed
-        self.route_established: Callable[[str, RouteEstablished], None] = chronicle.route_established
-        self.deadline_unmeetable: Callable[[str, DeadlineUnmeetable], None] = chronicle.deadline_unmeetable
-        self.requirement_changed: Callable[[str, RequirementChanged], None] = chronicle.requirement_changed
+        self.route_changed: Callable[[str, RouteChanged], None] = run_log.route_changed
+        self.route_established: Callable[[str, RouteEstablished], None] = run_log.route_established
+        self.deadline_unmeetable: Callable[[str, DeadlineUnmeetable], None] = run_log.deadline_unmeetable
+        self.requirement_changed: Callable[[str, RequirementChanged], None] = run_log.requirement_changed
         self.direct_links_wanted: Callable[[str, DirectLinksWanted], None] = lambda *_: None
-        self.link_changed: Callable[[str, LinkChanged], None] = chronicle.link_changed
-        self.path_judged: Callable[[str, PathSuspected | PathTrusted], None] = chronicle.path_judged
+        self.link_changed: Callable[[str, LinkChanged], None] = run_log.link_changed
+        self.path_judged: Callable[[str, PathSuspected | PathTrusted], None] = run_log.path_judged
 
     def about_to_send(self, broker: str, core: Core, peers: list[str]) -> None:
         for peer in peers:
@@ -95,11 +95,11 @@ class World:
         self.plan.roles, self.plan.assignment = roles or {}, assignment or {}
         self.engine = Engine(-simulation.settle_ns)
         self.judge = Judge(self.engine, {name: qos.deadline_ns for name, qos in self.plan.classes.items()})
-        self.chronicle = Chronicle(self.engine, self.plan.filters_of_classes())
-        self.watch = Watch(self.engine, self.judge, self.chronicle)
+        self.run_log = RunLog(self.engine, self.plan.filters_affected)
+        self.watch = Watch(self.engine, self.judge, self.run_log)
         self.hosts: dict[str, Host[OverlayBroker]] = {}
         self.links: dict[tuple[str, str], Link] = {}
-        self.publishers: list[traffic.Publisher] = []
+        self.publishers: list[traffic.SimulatedPublisher] = []
         self.subscribers = Subscribers(self.engine, self.hosts, self.judge)
         self._control_bytes: dict[Nanos, int] = {}  # what had been sent by then
         self._unplugged: set[tuple[str, str]] = set()  # brokers and uplinks of theirs
@@ -121,10 +121,12 @@ class World:
                     link.set_uplinks(broker.name, broker.uplinks)
         for subscriber in network.subscribers:
             self.subscribers.add(subscriber)
-        starts = luck.stream(self.seed, "start")
+        starts = random_streams.stream(self.seed, "start")
         absent = network.absent_at_start()
         for name in self.hosts:
-            start = self.engine.now + luck.between(starts, 0, min(START_WITHIN_NS, network.simulation.settle_ns))
+            start = self.engine.now + random_streams.between(
+                starts, 0, min(START_WITHIN_NS, network.simulation.settle_ns)
+            )
             if name not in absent:
                 self.engine.at(start, self._start, name)
         for publisher in network.publishers:
@@ -162,7 +164,7 @@ class World:
         sent = self._control_bytes.get(end, self.counter("control_bytes_sent")) - self._control_bytes.get(0, 0)
         broker_seconds = len(self.hosts) * end / SECOND
         control = sent / broker_seconds if broker_seconds > 0 else 0.0
-        return sum_up(self.judge, self.chronicle, self.counter("messages_sent"), control)
+        return sum_up(self.judge, self.run_log, self.counter("messages_sent"), control)
 
     def _note_control_bytes(self, _: None) -> None:
         self._control_bytes[self.engine.now] = self.counter("control_bytes_sent")
@@ -183,16 +185,16 @@ class World:
 
     # Applications
 
-    def add_publisher(self, spec: Publisher) -> traffic.Publisher:
+    def add_publisher(self, spec: Publisher) -> traffic.SimulatedPublisher:
         """A publisher that runs by itself, from its start or from now on."""
         publisher = self.add_hand_publisher(spec.broker, spec.topic, spec.size_bytes)
-        phase = luck.stream(self.seed, "publisher", publisher.index).random()
+        phase = random_streams.stream(self.seed, "publisher", publisher.index).random()
         first = max(spec.start_ns, self.engine.now) + int(phase * SECOND / spec.rate_hz)
         stop = self.duration_ns if spec.stop_ns is None else min(spec.stop_ns, self.duration_ns)
         publisher.run(first, stop, spec.rate_hz)
         return publisher
 
-    def add_hand_publisher(self, broker: str, topic: str, size_bytes: int = 64) -> traffic.Publisher:
+    def add_hand_publisher(self, broker: str, topic: str, size_bytes: int = 64) -> traffic.SimulatedPublisher:
         """A publisher that publishes on request."""
         index = self.judge.add_publisher(
             topic,
@@ -201,14 +203,14 @@ class World:
             partial(may_cross, self.plan.network, topic, broker),
             self.plan.qos_of(topic).is_strict,
         )
-        publisher = traffic.Publisher(index, topic, size_bytes, self.hosts[broker], self.engine, self.judge)
+        publisher = traffic.SimulatedPublisher(index, topic, size_bytes, self.hosts[broker], self.engine, self.judge)
         self.publishers.append(publisher)
         return publisher
 
     # What is done to the network
 
     def do(self, event: Event) -> None:
-        self.chronicle.note(told(event))
+        self.run_log.note(told(event))
         match event:
             case Slow(_, (one, other), latency_ns):
                 self.link(one, other).slow(latency_ns)

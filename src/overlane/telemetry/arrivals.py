@@ -5,7 +5,7 @@ from overlane.telemetry.deliveries import DeliverySample
 from overlane.telemetry.topic_rates import TopicRates
 
 
-class Arrivals:
+class ArrivalCounter:
     def __init__(self, rates: TopicRates, sample: DeliverySample) -> None:
         self._rates = rates
         self._sample = sample

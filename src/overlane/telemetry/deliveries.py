@@ -13,7 +13,7 @@ from overlane.core.events import Deliver
 from overlane.core.qos import QosTable
 from overlane.core.units import NEVER, Nanos
 from overlane.telemetry.message_paths import MessagePaths
-from overlane.telemetry.rows import Delivery
+from overlane.telemetry.rows import DeliveryRow
 
 BURST = 2
 """So many times the rows that were asked for may come in one second before the sample gets thinner at once."""
@@ -29,7 +29,7 @@ class DeliverySample:
         self,
         qos: Callable[[], QosTable],
         ways: MessagePaths,
-        add: Callable[[Delivery], None],
+        add: Callable[[DeliveryRow], None],
         wall: Callable[[], Nanos],
         rows_per_second: int,
         luck: Random | None = None,
@@ -81,13 +81,13 @@ class DeliverySample:
             self._gap += self._luck.randint(1, 2 * one_in - 1)
         return points
 
-    def _row(self, effect: Deliver, topic: str, size_bytes: int, weight: int) -> Delivery:
+    def _row(self, effect: Deliver, topic: str, size_bytes: int, weight: int) -> DeliveryRow:
         qos = self._qos().of(topic)
         # The deadline a parcel travels with may be later than what was asked for, where no route could meet that.
         deadline_ns = min(effect.deadline_ns, qos.deadline_ns)
         is_bound = deadline_ns < NEVER
         path = self._ways.path(effect.origin, effect.deadline_ns)
-        return Delivery(
+        return DeliveryRow(
             self._wall(),
             topic,
             effect.origin,

@@ -62,7 +62,7 @@ class Published(msgspec.Struct, frozen=True):
 Publish = Callable[[Job], Published]
 
 
-class Publisher:
+class TelemetryPublisher:
     """Runs jobs in a child process, one after the other. For one thread."""
 
     def __init__(self) -> None:

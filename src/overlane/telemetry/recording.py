@@ -26,13 +26,13 @@ from overlane.core.events import (
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import Unavailable
 from overlane.mqtt.arrival_counts import Tally
-from overlane.mqtt.server import Server
+from overlane.mqtt.server import MqttServer
 from overlane.network.schema import Telemetry
-from overlane.telemetry.arrivals import Arrivals
+from overlane.telemetry.arrivals import ArrivalCounter
 from overlane.telemetry.deliveries import DeliverySample
 from overlane.telemetry.file_rotation import FileRotation
 from overlane.telemetry.message_paths import MessagePaths, shortest_paths
-from overlane.telemetry.publishing import Publisher, check_lake
+from overlane.telemetry.publishing import TelemetryPublisher, check_lake
 from overlane.telemetry.recorder import WORTH_SECONDS, Recorder
 from overlane.telemetry.rows import Event, EventKind
 from overlane.telemetry.sampler import Neighbours, Sampler
@@ -59,7 +59,7 @@ class Recording:
         where: str,
         spool: Path,
         settings: Telemetry,
-        server: Server,
+        server: MqttServer,
         core: OverlayBroker,
         overlay: Neighbours,
         wall: Callable[[], Nanos] = time_ns,
@@ -71,7 +71,7 @@ class Recording:
             spool.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Unavailable(f"telemetry in {spool}", error.strerror or str(error)) from None
-        publisher = Publisher()
+        publisher = TelemetryPublisher()
         check_lake(where, core.name, str(spool), publisher)
         filing = FileRotation(where, spool, core.name, core.incarnation, settings, monotonic(), publisher)
         self.writer = Writer(self.recorder, filing, publisher)
@@ -84,7 +84,7 @@ class Recording:
             wall,
             settings.deliveries_per_second,
         )
-        self._arrivals = Arrivals(self._rates, self._sample)
+        self._arrivals = ArrivalCounter(self._rates, self._sample)
         self._sampler = Sampler(server, core, overlay, self._rates, self.recorder.add, wall)
         self._task: asyncio.Task[None] | None = None
         self._causes: dict[str, int] = {}

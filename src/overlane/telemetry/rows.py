@@ -50,7 +50,7 @@ class LinkSample(NamedTuple):
     bytes_out: int
 
 
-class Delivery(NamedTuple):
+class DeliveryRow(NamedTuple):
     """A message from another broker that was handed to clients here: one of a sample."""
 
     at_ns: int
@@ -156,12 +156,12 @@ class Interest(NamedTuple):
     subscribers: int
 
 
-Row: TypeAlias = TopicRate | LinkSample | Delivery | Event | QueueDepth | Interest
+Row: TypeAlias = TopicRate | LinkSample | DeliveryRow | Event | QueueDepth | Interest
 
 TABLES: dict[type[Row], str] = {
     TopicRate: "topic_rates",
     LinkSample: "links",
-    Delivery: "deliveries",
+    DeliveryRow: "deliveries",
     Event: "events",
     QueueDepth: "queues",
     Interest: "interests",

@@ -14,9 +14,9 @@ from time import monotonic_ns, time_ns
 from typing import Protocol, TypeVar
 
 from overlane.core.broker import OverlayBroker
-from overlane.core.links.link_view import LinkView
+from overlane.core.links.link_view import LinkStatus
 from overlane.core.units import SECOND, Nanos
-from overlane.mqtt.server import Server
+from overlane.mqtt.server import MqttServer
 from overlane.pubsub.sessions.session import Session
 from overlane.telemetry.file_rotation import DAY
 from overlane.telemetry.rows import Event, EventKind, Interest, LinkSample, QueueDepth, QueueKind, Row
@@ -51,7 +51,7 @@ class Neighbours(Protocol):
 class Sampler:
     def __init__(
         self,
-        server: Server,
+        server: MqttServer,
         core: OverlayBroker,
         overlay: Neighbours,
         rates: TopicRates,
@@ -199,7 +199,7 @@ class Sampler:
                 yield Event(at_ns, kind, reason=reason, times=more)
 
 
-def _condition(view: LinkView | None) -> str:
+def _condition(view: LinkStatus | None) -> str:
     return view.state.name.lower() if view is not None and view.is_open else "down"
 
 

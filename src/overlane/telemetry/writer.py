@@ -11,7 +11,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from overlane.telemetry.file_rotation import FileRotation
-from overlane.telemetry.publishing import Publisher
+from overlane.telemetry.publishing import TelemetryPublisher
 from overlane.telemetry.recorder import Batch, Recorder
 
 PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 60.0
@@ -21,7 +21,7 @@ log = logging.getLogger("overlane.telemetry")
 
 
 class Writer:
-    def __init__(self, recorder: Recorder, filing: FileRotation, publisher: Publisher) -> None:
+    def __init__(self, recorder: Recorder, filing: FileRotation, publisher: TelemetryPublisher) -> None:
         """`publisher`: that of the rotation."""
         self._recorder = recorder
         self._filing = filing

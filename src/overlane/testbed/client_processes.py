@@ -128,7 +128,8 @@ class ClientProcesses:
             process.stdin.close()
         for process in self._processes.values():
             try:
-                await asyncio.wait_for(process.wait(), GRACE_S)
+                async with asyncio.timeout(GRACE_S):
+                    await process.wait()
             except TimeoutError:
                 process.kill()
                 await process.wait()

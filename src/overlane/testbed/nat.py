@@ -8,7 +8,7 @@ removed, as real NAT devices do.
 """
 
 from overlane.core.units import SECOND, Nanos
-from overlane.testbed.packets import TCP, Flow
+from overlane.testbed.packets import TCP, PacketFlow
 
 OPENINGS_MAX = 65_536
 CONNECTION_NS: Nanos = 7_440 * SECOND
@@ -20,15 +20,16 @@ class Translation:
     __slots__ = ("_used_ns",)
 
     def __init__(self) -> None:
-        self._used_ns: dict[Flow, Nanos] = {}
+        self._used_ns: dict[PacketFlow, Nanos] = {}
         """The flows of answers that may come in; the least lately used first."""
 
-    def leaves(self, flow: Flow, now: Nanos) -> None:
+    def leaves(self, flow: PacketFlow, now: Nanos) -> None:
         self._use(flow.reversed(), now)
         if len(self._used_ns) > OPENINGS_MAX:
             del self._used_ns[next(iter(self._used_ns))]
 
-    def may_enter(self, flow: Flow, now: Nanos) -> bool:
+    def let_in(self, flow: PacketFlow, now: Nanos) -> bool:
+        """Whether a packet of this flow may enter; the opening then stays for longer."""
         used_ns = self._used_ns.get(flow)
         if used_ns is None:
             return False
@@ -38,6 +39,6 @@ class Translation:
         self._use(flow, now)
         return True
 
-    def _use(self, flow: Flow, now: Nanos) -> None:
+    def _use(self, flow: PacketFlow, now: Nanos) -> None:
         self._used_ns.pop(flow, None)
         self._used_ns[flow] = now

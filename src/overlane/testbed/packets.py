@@ -25,7 +25,7 @@ _PORTS = struct.Struct("!HH")
 _ICMP = struct.Struct("!BBHI")
 
 
-class Flow(NamedTuple):
+class PacketFlow(NamedTuple):
     """Two ends of a conversation, as one packet names them. Without ports, they are 0."""
 
     protocol: int
@@ -34,28 +34,28 @@ class Flow(NamedTuple):
     destination: bytes
     destination_port: int
 
-    def reversed(self) -> "Flow":
-        return Flow(self.protocol, self.destination, self.destination_port, self.source, self.source_port)
+    def reversed(self) -> "PacketFlow":
+        return PacketFlow(self.protocol, self.destination, self.destination_port, self.source, self.source_port)
 
 
 def is_ipv4(packet: bytes) -> bool:
     return len(packet) >= HEADER_BYTES and packet[0] >> 4 == 4
 
 
-def flow_of(packet: bytes) -> Flow:
+def flow_of(packet: bytes) -> PacketFlow:
     """The conversation an IPv4 packet belongs to; later fragments carry no ports."""
     protocol = packet[9]
     source, destination = packet[12:16], packet[16:20]
     start = 4 * (packet[0] & 15)
     if (packet[6] & 31 or packet[7]) or len(packet) < start + 8:
-        return Flow(protocol, source, 0, destination, 0)
+        return PacketFlow(protocol, source, 0, destination, 0)
     if protocol in (TCP, UDP):
         source_port, destination_port = _PORTS.unpack_from(packet, start)
-        return Flow(protocol, source, source_port, destination, destination_port)
+        return PacketFlow(protocol, source, source_port, destination, destination_port)
     if protocol == ICMP and packet[start] in _ECHOES:
         (name,) = struct.unpack_from("!H", packet, start + 4)
-        return Flow(protocol, source, name, destination, name)
-    return Flow(protocol, source, 0, destination, 0)
+        return PacketFlow(protocol, source, name, destination, name)
+    return PacketFlow(protocol, source, 0, destination, 0)
 
 
 def unreachable(packet: bytes, code: int) -> bytes | None:

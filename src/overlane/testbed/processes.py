@@ -45,7 +45,8 @@ class Processes:
         for name in names:
             await self.start(name)
         try:
-            await asyncio.wait_for(asyncio.gather(*(self._told(name, "linked") for name in names)), START_S)
+            async with asyncio.timeout(START_S):
+                await asyncio.gather(*(self._told(name, "linked") for name in names))
         except TimeoutError:
             missing = [name for name in names if "linked" not in self._words(name)]
             raise Unavailable("the brokers", f"{', '.join(missing)} not linked within {START_S:g} s") from None
@@ -90,7 +91,8 @@ class Processes:
         assert process.stdin is not None
         process.stdin.write(b"leave\n")
         with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), GRACE_S)
+            async with asyncio.timeout(GRACE_S):
+                await process.wait()
         await self._end(process)
 
     def is_running(self, name: str) -> bool:
@@ -111,7 +113,8 @@ class Processes:
         if process.returncode is None:
             process.terminate()
             try:
-                await asyncio.wait_for(process.wait(), GRACE_S)
+                async with asyncio.timeout(GRACE_S):
+                    await process.wait()
             except TimeoutError:
                 process.kill()
                 await process.wait()

@@ -11,15 +11,15 @@ from typing import Any
 
 from overlane.core.qos import QosClass
 from overlane.core.units import NEVER, Nanos
-from overlane.sim.chronicle import Deed, milliseconds, seconds
 from overlane.sim.report import RouteChange, UnmeetableDeadline
+from overlane.sim.run_log import RunEvent, milliseconds, seconds
 from overlane.telemetry.rows import EventKind
 
 Topics = Mapping[QosClass, tuple[str, ...]]
 
 
 def route_changes(
-    records: Iterable[Path], zero_ns: Nanos, topics: Topics, deeds: Sequence[Deed]
+    records: Iterable[Path], zero_ns: Nanos, topics: Topics, deeds: Sequence[RunEvent]
 ) -> tuple[RouteChange, ...]:
     """Routes that were chosen before time zero, while the trial was set up, are reported at time zero."""
     found = []

@@ -91,7 +91,7 @@ class Switch:
             if (inside := self._translations.get(self._plugs[plug].site)) is not None:
                 inside.leaves(flow_of(packet), now)
             outside = self._translations.get(self._plugs[target].site)
-            if outside is not None and not outside.may_enter(flow_of(packet), now):
+            if outside is not None and not outside.let_in(flow_of(packet), now):
                 self._refuse(plug, packet, PROHIBITED, now)
                 return
         self._travel(now, target, directions, 0, packet)

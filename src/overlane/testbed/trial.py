@@ -34,8 +34,8 @@ from overlane.network.schema import (
     Slow,
     Unplug,
 )
-from overlane.sim.chronicle import Deed, told
 from overlane.sim.report import Report
+from overlane.sim.run_log import RunEvent, told
 from overlane.sim.setup import SimulationSetup
 from overlane.testbed import route_report
 from overlane.testbed.client_processes import ClientProcesses
@@ -88,7 +88,7 @@ class _Trial:
         self._tell = tell
         self._processes = Processes(environment, directory)
         self._clients = ClientProcesses(environment, self._processes.file, directory / "clients.log")
-        self._deeds: list[Deed] = []
+        self._deeds: list[RunEvent] = []
         self._presence = Presence(environment.network)
         self._coming: dict[str, asyncio.Task[None]] = {}  # it takes a broker a while to come, and to go
         self._going: list[asyncio.Task[None]] = []
@@ -138,7 +138,7 @@ class _Trial:
                 return
             await _until(start_ns + event.at_ns)
             await self._happen(event, start_ns)
-            self._deeds.append(Deed(event.at_ns, told(event)))
+            self._deeds.append(RunEvent(event.at_ns, told(event)))
             self._tell(event.at_ns / SECOND, told(event))
 
     async def _happen(self, event: Event, start_ns: Nanos) -> None:

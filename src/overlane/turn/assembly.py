@@ -8,8 +8,10 @@ from overlane.core.gossip.incarnation_proofs import BrokerIdentity
 from overlane.core.records import Record
 from overlane.core.units import Nanos
 from overlane.mqtt import runs
-from overlane.mqtt.server import Server
+from overlane.mqtt.server import MqttServer
 from overlane.pubsub.state import Settings
+from overlane.pubsub.timers import Timers
+from overlane.turn.reserving import RsvpNetwork
 from overlane.turn.turn import Turn
 from overlane.turn.uplink import CoreUplink
 
@@ -29,10 +31,10 @@ def assemble(
     """`is_alone`: there are no other brokers, until `Turn.reconfigure` names a neighbour. `fresh_id` makes client
     identifiers."""
     records = list(records)
-    core = OverlayBroker(config, incarnation, records, now, identity, instance, asks_readers=True)
-    uplink = CoreUplink(core, is_alone)
-    server = Server(config.name, settings, uplink, fresh_id, records, now)
-    server.lookup.send = uplink.send_to
-    core.count_messages(runs.count)
-    core.split_mixed_runs(runs.split)
-    return Turn(server, core, uplink)
+    core = OverlayBroker(
+        config, incarnation, records, now, identity, instance, asks_readers=True, count=runs.count, split=runs.split
+    )
+    uplink, timers = CoreUplink(core, is_alone), Timers()
+    reserving = RsvpNetwork(core, timers, uplink.tell)
+    server = MqttServer(config.name, settings, uplink, fresh_id, records, now, reserving, timers)
+    return Turn(server, core, uplink, reserving)

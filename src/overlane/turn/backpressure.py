@@ -14,8 +14,8 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from overlane.core.units import MS, NEVER, Nanos
-from overlane.pubsub import backpressure as stops
-from overlane.pubsub.connection import ClientConnection
+from overlane.pubsub.contract.connection import ClientConnection
+from overlane.pubsub.publishing import backpressure as stops
 
 MANY = 256
 TURN_MAX: Nanos = 20 * MS
@@ -29,7 +29,7 @@ class Ways(Protocol):
     def progress_of(self, way: Hashable) -> int: ...
 
 
-class Waiting(Protocol):
+class StoppedClient(Protocol):
     """A client that has been stopped."""
 
     @property
@@ -42,7 +42,7 @@ class Waiting(Protocol):
 class Backpressure:
     def __init__(self, ways: Ways) -> None:
         self._ways = ways
-        self._lines: dict[Hashable, dict[Waiting, tuple[Nanos, int]]] = {}
+        self._lines: dict[Hashable, dict[StoppedClient, tuple[Nanos, int]]] = {}
         """By way, those that wait: since when, and how much had left on the way when that was last looked at."""
         self._count = 0
         self.turn_until_ns: Nanos = NEVER
@@ -50,13 +50,13 @@ class Backpressure:
         self.reads_little = False
         """Whether so many wait that what was read of each, and has to wait with it, is to be little."""
 
-    def wait(self, client: Waiting, now: Nanos) -> None:
+    def wait(self, client: StoppedClient, now: Nanos) -> None:
         """The client has stopped for the way that its connection names."""
         on = client.connection.stops_for
         self._lines.setdefault(on, {})[client] = now, self._ways.progress_of(on)
         self._counted(self._count + 1)
 
-    def leave(self, client: Waiting) -> None:
+    def leave(self, client: StoppedClient) -> None:
         """It waits no longer."""
         on = client.connection.stops_for
         line = self._lines.get(on)
@@ -70,7 +70,7 @@ class Backpressure:
         self._count = count
         self.reads_little = count > MANY
 
-    def wait_on(self, client: Waiting, now: Nanos) -> bool:
+    def wait_on(self, client: StoppedClient, now: Nanos) -> bool:
         """Its patience is over; whether it is to wait once more as long, since its way moves."""
         on = client.connection.stops_for
         since_ns, progress = self._lines[on][client]

@@ -16,15 +16,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.pubsub.backpressure import PATIENCE
-from overlane.pubsub.connection import ClientConnection
-from overlane.pubsub.consumer import Peer
-from overlane.pubsub.protocol import AnyServer
-from overlane.pubsub.questions import Verdict
+from overlane.pubsub.contract.connection import ClientConnection
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.protocol import AnyServer
+from overlane.pubsub.contract.questions import LoginVerdict
+from overlane.pubsub.publishing.backpressure import PATIENCE
 from overlane.pubsub.sessions.lookup import Found
 from overlane.turn.backpressure import Backpressure
 from overlane.turn.lingering import Drain, Lingering
-from overlane.turn.timers import Timer, Timers
+from overlane.turn.timers import LoopTimer, LoopTimers
 
 WRITE_HIGH_BYTES = 256 * 1024
 WRITE_LOW_BYTES = 64 * 1024
@@ -88,7 +88,7 @@ class ClientLink:
 
     def __init__(
         self,
-        timers: Timers,
+        timers: LoopTimers,
         server: AnyServer,
         now: Callable[[], Nanos],
         end_turn_soon: Callable[[], None],
@@ -117,7 +117,7 @@ class ClientLink:
         self._is_full = False
         self._is_waiting = False
         self._is_resting = False
-        self._stop: Timer | None = None
+        self._stop: LoopTimer | None = None
         """Ends a stop for want of room on the way; None while there is no stop."""
         self._backpressure = backpressure or Backpressure(server.state.uplink)
         self._is_lingering = False
@@ -155,7 +155,7 @@ class ClientLink:
             self._failed(self, error)
         self._heard(is_more, now)
 
-    def authenticated(self, verdict: Verdict, user: str = "") -> None:
+    def authenticated(self, verdict: LoginVerdict, user: str = "") -> None:
         """What was found out about the client, and which user it is."""
         now = self._now()
         try:

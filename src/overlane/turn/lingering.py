@@ -12,7 +12,7 @@ At most LINGERING_MAX connections linger: any more are closed at once.
 
 from typing import Protocol
 
-from overlane.turn.timers import Timers
+from overlane.turn.timers import LoopTimers
 
 QUIET_S = 1.0
 DISCARDED_BYTES_MAX = 16 << 20
@@ -29,7 +29,7 @@ class HalfClosing(Protocol):
 class Lingering:
     """All connections of a broker that linger."""
 
-    def __init__(self, timers: Timers) -> None:
+    def __init__(self, timers: LoopTimers) -> None:
         self._timers = timers
         self._drains: set[Drain] = set()
 
@@ -54,7 +54,7 @@ class Drain:
 
     __slots__ = ("_all", "_bytes", "_is_heard", "_pipe", "_timer", "_timers")
 
-    def __init__(self, timers: Timers, pipe: HalfClosing, all_of_them: "set[Drain]") -> None:
+    def __init__(self, timers: LoopTimers, pipe: HalfClosing, all_of_them: "set[Drain]") -> None:
         self._timers = timers
         self._pipe = pipe
         self._all = all_of_them

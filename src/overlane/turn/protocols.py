@@ -8,7 +8,7 @@ broker for MQTT alone does not have the others in memory.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from overlane.pubsub.protocol import AnyServer
+from overlane.pubsub.contract.protocol import AnyServer
 from overlane.pubsub.service import PubSub
 
 MQTT: Final = "mqtt"
@@ -16,15 +16,15 @@ MQTT: Final = "mqtt"
 
 
 def _amqp(pubsub: PubSub) -> AnyServer:
-    from overlane.amqp.server import Server
+    from overlane.amqp.server import AmqpServer
 
-    return Server(pubsub)
+    return AmqpServer(pubsub)
 
 
 def _nats(pubsub: PubSub) -> AnyServer:
-    from overlane.nats.server import Server
+    from overlane.nats.server import NatsServer
 
-    return Server(pubsub)
+    return NatsServer(pubsub)
 
 
 PROTOCOLS: Final[Mapping[str, Callable[[PubSub], AnyServer]]] = {"amqp": _amqp, "nats": _nats}

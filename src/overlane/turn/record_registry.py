@@ -3,6 +3,6 @@
 from overlane.core import record_kinds as of_core
 from overlane.core.records import Registry
 from overlane.pubsub import record_kinds as of_pubsub
-from overlane.recovery.stored_record import REPLICA_KIND
+from overlane.recovery.replication.stored_record import REPLICA_KIND
 
 REGISTRY = Registry((*of_core.STORE_KINDS, REPLICA_KIND, *of_core.KINDS, *of_pubsub.KINDS))

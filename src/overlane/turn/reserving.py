@@ -16,8 +16,9 @@ from collections.abc import Callable, Hashable, Mapping
 
 from overlane.core.broker import OverlayBroker
 from overlane.core.events import Event, FlowKey, LinkReservation, SendToNeighbour, SetLinkReservations, SetReservedTree
-from overlane.core.units import NEVER, Nanos
-from overlane.core.wire.frame_codec import broker_id
+from overlane.core.units import MS, NEVER, SECOND, Nanos
+from overlane.core.wire.fragments import HEAD_BYTES
+from overlane.core.wire.frame_codec import FRAME_BYTES_MAX, broker_id
 from overlane.membership.neighbours import NeighbourConfig
 from overlane.planning.reserve import TSpec
 from overlane.pubsub.reservations.network import Denied, Granted, Interrupted, Listener
@@ -35,8 +36,22 @@ RSVP_FIRST_BYTE = 0x10
 """Version 1 of RSVP, without flags: it tells its messages from others that neighbours exchange."""
 CAPTURED_MAX = 2000
 """Messages that are remembered for packet captures."""
-PACKET_BYTES_MAX = 66_000
-"""The largest parcel of several messages, with its headers: what may be under way when a reserved one comes."""
+FRAGMENT_NS: Nanos = 2 * MS
+"""Beside reservations no frame keeps a link busy for longer: it leaves in parts."""
+FRAGMENT_BYTES_MIN, FRAGMENT_BYTES_MAX = 1_200, 66_000
+"""Less is not worth a packet, more than a parcel of several messages is rarely sent."""
+AHEAD_NS: Nanos = 5 * MS
+"""So much of its time a link is given in advance, to keep it busy (`node.links.pacing`)."""
+
+
+def fragment_bytes(rate: float) -> int:
+    """The largest part of a frame that is sent at once over a link of so many bytes per second."""
+    return min(FRAGMENT_BYTES_MAX, max(FRAGMENT_BYTES_MIN, int(rate * FRAGMENT_NS / SECOND)))
+
+
+def ahead_bytes(rate: float) -> int:
+    """What may be under way on such a link when a reserved parcel comes: what it was given ahead, and a part."""
+    return math.ceil(rate * AHEAD_NS / SECOND) + fragment_bytes(rate) + HEAD_BYTES
 
 
 def flow_number(session: Session) -> int:
@@ -44,7 +59,7 @@ def flow_number(session: Session) -> int:
     return (int.from_bytes(session.address[8:]) >> 1) or 1
 
 
-class Reserving:
+class RsvpNetwork:
     """A `pubsub.reservations.network.ReservationNetwork`."""
 
     def __init__(self, core: OverlayBroker, timers: Timers, tell: Callable[[Event, Nanos], None]) -> None:
@@ -89,6 +104,9 @@ class Reserving:
     def release(self, request: str, now: Nanos) -> None:
         if self.agent is not None:
             self._handle(contract.Release(request), now)
+
+    def watch_delay(self, topic_filter: str, bound_s: float | None) -> None:
+        self.delays.watch(topic_filter, bound_s)
 
     def filters(self) -> dict[Session, str]:
         """Of all senders that this broker knows."""
@@ -140,7 +158,7 @@ class Reserving:
         # The least that was measured counts (RFC 2215, minimum path latency): more is queueing, which is in C and D.
         if known is not None and latency_us > known.latency_us - max(500, known.latency_us // 5):
             latency_us = known.latency_us  # every change of it is told down all paths
-        return LinkTerms(rate, latency_us, self.share, PACKET_BYTES_MAX)
+        return LinkTerms(rate, latency_us, self.share, FRAME_BYTES_MAX, None if rate is None else ahead_bytes(rate))
 
     # Messages
 
@@ -185,7 +203,7 @@ class Reserving:
                     self._send(peer, message, now)
                 case contract.Admitted(request, flowspec, bound_s):
                     self.listener(Granted(request, flowspec.rate, bound_s), now)
-                case contract.Refused(request, reason, link, rate, latency_s):
+                case contract.ReservationRefused(request, reason, link, rate, latency_s):
                     bottleneck = None if link is None else (self.name_of(link[0]), self.name_of(link[1]))
                     self.listener(Denied(request, reason, bottleneck, rate, latency_s), now)
                 case contract.Interrupted(request):
@@ -231,8 +249,12 @@ class Reserving:
         for peer in self._told_links.keys() | found.keys():
             flows = found.get(peer, {})
             if self._told_links.get(peer, {}) != flows:
-                self._tell(SetLinkReservations(peer, flows), now)
+                self._tell(SetLinkReservations(peer, flows, self._fragment_bytes(peer)), now)
         self._told_links = {peer: flows for peer, flows in found.items() if flows}
+
+    def _fragment_bytes(self, peer: str) -> int:
+        terms = self.links.get(peer)
+        return FRAME_BYTES_MAX if terms is None or terms.rate is None else fragment_bytes(terms.rate)
 
     def _settle_trees(self, agent: RsvpAgent, now: Nanos) -> None:
         trees: dict[int, tuple[frozenset[tuple[str, str]], frozenset[str]]] = {}

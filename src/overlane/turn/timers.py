@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Timer(Protocol):
+class LoopTimer(Protocol):
     def cancel(self) -> None: ...
 
 
-class Timers(Protocol):
+class LoopTimers(Protocol):
     def call_soon(self, callback: Callable[[], object], /) -> object: ...
-    def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer:
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> LoopTimer:
         """After so many seconds."""

@@ -32,6 +32,8 @@ from overlane.core.events import (
     Effect,
     Erase,
     Event,
+    HeldMessageSent,
+    InterestChanged,
     Lane,
     LaterIncarnationKnown,
     LinkChanged,
@@ -42,6 +44,7 @@ from overlane.core.events import (
     PathSuspected,
     PathTrusted,
     ReadersReady,
+    RecordChange,
     ReportedEffect,
     RequirementChanged,
     RouteChanged,
@@ -55,17 +58,17 @@ from overlane.core.gossip.interest import record_bytes
 from overlane.core.units import NEVER, Nanos
 from overlane.errors import Failure
 from overlane.membership.neighbours import NeighbourChanges, NeighbourConfig, neighbour_changes, neighbours_of
-from overlane.mqtt.server import Server
+from overlane.mqtt.server import MqttServer
 from overlane.pubsub.cluster.arrivals import Mixed
-from overlane.pubsub.connection import ClientConnection
+from overlane.pubsub.contract.connection import ClientConnection
+from overlane.pubsub.contract.protocol import AnyServer
+from overlane.pubsub.contract.questions import Question
 from overlane.pubsub.notices import Notice
-from overlane.pubsub.protocol import AnyServer
-from overlane.pubsub.questions import Question
 from overlane.pubsub.state import SLOW_COMMIT
 from overlane.turn.backpressure import TURN_MAX, Backpressure
 from overlane.turn.protocols import MQTT, PROTOCOLS
 from overlane.turn.reconfigure import Reconfigure, reconfigured
-from overlane.turn.reserving import Reserving, is_rsvp
+from overlane.turn.reserving import RsvpNetwork, is_rsvp
 from overlane.turn.uplink import CoreUplink
 
 Records = dict[tuple[str, bytes], bytes | None]
@@ -81,7 +84,7 @@ Told = Close | LaterIncarnationKnown | ScopeChanged | DirectLinksWanted | Report
 NOTHING: Final[Mapping[str, int]] = {}
 
 
-class Heard(Enum):
+class ReceiveResult(Enum):
     """What bytes of a neighbour have led to, if not to an Outcome."""
 
     PASSED = 0
@@ -90,7 +93,7 @@ class Heard(Enum):
     """The turn has to be ended."""
 
 
-PASSED, NEEDS_TURN = Heard.PASSED, Heard.NEEDS_TURN
+PASSED, NEEDS_TURN = ReceiveResult.PASSED, ReceiveResult.NEEDS_TURN
 
 
 class Outcome:
@@ -130,17 +133,14 @@ class Outcome:
 
 
 class Turn:
-    def __init__(self, server: Server, core: OverlayBroker, uplink: CoreUplink) -> None:
+    def __init__(self, server: MqttServer, core: OverlayBroker, uplink: CoreUplink, reserving: RsvpNetwork) -> None:
         self.server = server
         """MQTT's, which every broker has."""
         self.pubsub = server.pubsub
         self.protocols: dict[str, AnyServer] = {MQTT: server}
         """The servers of the protocols that clients can use here; others are made when they are asked for."""
         self.core = core
-        self.reserving = Reserving(core, self.pubsub.state.timers, uplink.tell)
-        self.pubsub.reservations.use(self.reserving)
-        self._reservations_noted = self.pubsub.reservations.noted
-        self.pubsub.reservations.reserving.on_held = self.reserving.delays.watch
+        self.reserving = reserving
         self.backpressure = Backpressure(uplink)
         self.is_open = False
         """Whether something waits for the end of the turn."""
@@ -182,20 +182,20 @@ class Turn:
         """Let the core look at what is due at the end of the turn, whatever else has come."""
         self._is_core_touched = True
 
-    def receive(self, peer: str, data: bytes, now: Nanos, lane: Lane) -> Heard | Outcome:
+    def receive(self, peer: str, data: bytes, now: Nanos, lane: Lane) -> ReceiveResult | Outcome:
         """Bytes of a neighbour. After PASSED and an Outcome, let the links send."""
         core = self.core
         caused = core.receive(peer, data, now, lane)
         if self.is_open or not core.is_quiescent or self._effects or self._uplink.has_effects:
-            return self._needs_turn(peer, caused)
+            return self._keep_for_turn(peer, caused)
         if not caused:
             return PASSED
         effect = caused[0]
         if len(caused) > 1 or type(effect) is not Deliver or effect.reliable:
-            return self._needs_turn(peer, caused)
+            return self._keep_for_turn(peer, caused)
         return self._hand_over(effect, now)
 
-    def _needs_turn(self, peer: str, caused: list[Effect]) -> Heard:
+    def _keep_for_turn(self, peer: str, caused: list[Effect]) -> ReceiveResult:
         self._is_core_touched = True
         self._effects += self._uplink.take_effects()  # they came before
         self._effects += caused
@@ -287,8 +287,7 @@ class Turn:
         pubsub, core, uplink = self.pubsub, self.core, self._uplink
         if pubsub.admission.take_room_again(now):
             self.handle(ReadersReady(), now)
-        if self._reservations_noted or self.reserving.agent is not None:
-            pubsub.reservations.follow(now)
+        if self.reserving.agent is not None:
             self.reserving.follow(now)
         is_core_turn = self._is_core_touched or uplink.is_touched or now >= self._core_due
         records: Records = {}
@@ -309,11 +308,9 @@ class Turn:
                 outcome.recorded, self._recorded, outcome.is_plain = self._recorded, {}, False
         if pubsub.has_more:
             self._take_more(outcome, now)
-        for effect in pubsub.take_effects():
-            _record(effect, records)
+        for change in pubsub.take_records():
+            _record(change, records)
         self._finish(outcome, records, is_core_turn, now)
-        if self._reservations_noted:
-            outcome.needs_turn, outcome.is_plain = True, False
         return outcome
 
     def _take_more(self, outcome: Outcome, now: Nanos) -> None:
@@ -354,12 +351,10 @@ class Turn:
                     _record(effect, records)
                 case RouteEstablished():
                     pass
-                case NeighbourSaid(peer, body):
-                    if is_rsvp(body):
-                        self.reserving.heard(peer, body, now)
-                    else:
-                        self.server.neighbour_said(peer, body, now)
+                case NeighbourSaid() | InterestChanged() | HeldMessageSent():
+                    self._tell_service(effect, now)
                     effects += self._uplink.take_effects()
+                    is_answered = True
                 case Close() | BrokersRefused() | LaterIncarnationKnown() | NameConflict():
                     told.append(effect)
                 case ScopeChanged() | DirectLinksWanted() | RequirementChanged():
@@ -374,6 +369,20 @@ class Turn:
         if delivered:
             outcome.delivered = [*outcome.delivered, *delivered]
         return is_answered
+
+    def _tell_service(self, effect: NeighbourSaid | InterestChanged | HeldMessageSent, now: Nanos) -> None:
+        """What the core has learned from other brokers, and the service for clients has to know."""
+        match effect:
+            case NeighbourSaid(peer, body) if is_rsvp(body):
+                self.reserving.heard(peer, body, now)
+            case NeighbourSaid(peer, body):
+                self.server.neighbour_said(peer, body, now)
+            case InterestChanged(topic_filter, broker, is_needed):
+                self.pubsub.interest_changed(topic_filter, broker, is_needed, now)
+            case HeldMessageSent():
+                self.pubsub.publishing.held_message_sent(effect, now)
+            case _:
+                assert_never(effect)
 
     def _finish(self, outcome: Outcome, records: Records, is_core_turn: bool, now: Nanos) -> None:
         held, turn = self._held, self.pubsub.state.turn - 1
@@ -444,26 +453,26 @@ class Turn:
         """What goes out to neighbours is watched from then on: the core may want to be woken earlier."""
         self._core_due = self.core.next_deadline()
 
-    def links_have_passed(self, now: Nanos) -> Heard | None:
+    def links_have_passed(self, now: Nanos) -> ReceiveResult | None:
         """As `links_have_sent`, after `receive`; None if the core need not be woken earlier than was known before."""
         due = self.core.next_deadline()
         if due >= self._core_due:
             return None
         if due <= now:
             self._is_core_touched = True
-            return Heard.NEEDS_TURN
+            return ReceiveResult.NEEDS_TURN
         self._core_due = due
-        return Heard.PASSED
+        return ReceiveResult.PASSED
 
     def next_deadline(self) -> Nanos:
         return min(self.pubsub.next_deadline(), self._core_due)
 
 
-def _record(effect: Effect, records: Records) -> None:
-    match effect:
+def _record(change: RecordChange, records: Records) -> None:
+    match change:
         case Save(table, key, value):
             records[table, key] = value
         case Erase(table, key):
             records[table, key] = None
         case _:
-            raise RuntimeError(f"{type(effect).__name__} is no record")
+            assert_never(change)

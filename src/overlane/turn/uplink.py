@@ -28,9 +28,8 @@ class CoreUplink:
         self.way_share, self.way_of = core.path_fullness, core.flow_key
         self.share_of, self.progress_of = core.fullness_of, core.progress_of
         self.crowding, self.can_reach = core.backpressure, core.can_reach
-        self.watch_reserved, self.needs_size = core.watch_reserved, core.needs_size
-        self.watch_released, self.note_served = core.watch_released, core.note_served
-        self.watch_needs, self.needing, self.carriers = core.watch_needs, core.needing, core.carriers
+        self.reserved_interest, self.needs_size = core.reserved_interest, core.needs_size
+        self.note_served, self.needing, self.carriers = core.note_served, core.needing, core.carriers
 
     def take_effects(self) -> list[Effect]:
         """The effects of the core for all input of the server."""

@@ -9,6 +9,7 @@ from handwired import PULLED_AT_ONCE, Overlay
 from overlane.core.events import LinkDown
 from overlane.core.flows.source import DRAFT_BYTES_MAX
 from overlane.core.qos import QosClass
+from overlane.core.routing.forwarding.message_losses import MessageCount, each_is_one
 from overlane.core.units import MS, NEVER
 
 BULK = QosClass()
@@ -17,8 +18,8 @@ QUEUE_BYTES = 256 * 1024
 BODY = bytes(16 * 1024)
 
 
-def line() -> Overlay:
-    net = Overlay({"a-b": 1, "b-c": 1}, {"#": BULK})
+def line(count: MessageCount = each_is_one) -> Overlay:
+    net = Overlay({"a-b": 1, "b-c": 1}, {"#": BULK}, count=count)
     net.subscribe("c", "#")
     net.run(500)
     return net
@@ -102,8 +103,7 @@ def test_what_waits_is_bounded_and_does_not_outlive_the_link() -> None:
 
 
 def test_what_is_too_much_is_counted_in_messages() -> None:
-    net = line()
-    net.brokers["a"].count_messages(lambda flags, _: 1_000 if flags else 1)
+    net = line(lambda flags, _: 1_000 if flags else 1)
     published = 2 * DRAFT_BYTES_MAX // len(BODY)
     send(net, published)
     before = dropped(net)

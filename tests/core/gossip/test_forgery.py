@@ -10,7 +10,7 @@ from overlane.core.events import Close
 from overlane.core.gossip.gossip import LEAP_MAX
 from overlane.core.limits import TOPIC_BYTES_MAX
 from overlane.core.qos import QosClass
-from overlane.core.routing.duplicate_window import DuplicateFilter
+from overlane.core.routing.forwarding.duplicate_window import DuplicateFilter
 from overlane.core.topics import BadTopic, check_filter
 from overlane.core.wire import frame_codec
 from overlane.core.wire.control_messages import (
@@ -21,7 +21,7 @@ from overlane.core.wire.control_messages import (
     IncarnationProof,
     InterestRequest,
     InterestUpdate,
-    Known,
+    KnownVersions,
     LinkClaim,
     Receipt,
     encode,
@@ -182,7 +182,7 @@ def malformed(draw: st.DrawFn) -> ControlMessage:
         InterestRequest(name),
         Advert(name, incarnation, 1, [LinkClaim("liar", 1, 1, 0, 0, 1)], {}, 0),
         Advert("liar", incarnation, 99, [LinkClaim(name, 1, 1, 0, 0, 1)], {}, 0),
-        GossipSummary([Known(name, (incarnation, 1), (incarnation, 1))]),
+        GossipSummary([KnownVersions(name, (incarnation, 1), (incarnation, 1))]),
         Establish(name, incarnation, 1, 1, [name, "a"], [], [0, 1], [], [1], [1, 0], 0, 1, 1),
         Receipt("d", "liar", 9, incarnation, 1, 1, b"", path=[name]),
         Receipt("d", name, 9, incarnation, 1, 1, b""),

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from overlane.core.bundles import BUNDLES, as_mask, bundle_of, encode_mask, group_of
-from overlane.core.events import Erase, PublishResult, Save, ScopeChanged, ScopeDigest
-from overlane.core.flows.held_messages import HELD_BYTES_MAX, ROUTE_WAIT, Held, HeldMessages
+from overlane.core.events import Erase, HeldMessageSent, PublishResult, Save, ScopeChanged, ScopeDigest
+from overlane.core.flows.held_messages import HELD_BYTES_MAX, ROUTE_WAIT, HeldMessage, HeldMessages
 from overlane.core.gossip.edge_scope import DIGEST_GAP, IDLE_PERIODS, NEW_FOR, PERIOD, EdgeScope
 from overlane.core.gossip.interest import RemoteInterest
 from overlane.core.gossip.routing_scope import GATHER_MAX, GATHER_UNKNOWN_MAX, RoutingScope
 from overlane.core.limits import TOPIC_BYTES_MAX
 from overlane.core.qos import QosClass
-from overlane.core.routing.message_losses import MessageLosses
+from overlane.core.routing.forwarding.message_losses import MessageLosses
 from overlane.core.units import NEVER
 from overlane.core.wire.control_messages import (
     ControlMessage,
@@ -334,39 +334,42 @@ RELIABLE, PLAIN = QosClass(reliable=True), QosClass()
 
 
 def test_held_messages_are_released_in_order_and_reliable_ones_are_records_until_then() -> None:
-    effects: list[object] = []
-    held = HeldMessages(MessageLosses(), effects)  # type: ignore[arg-type]  # nothing else comes
-    held.hold("a/b/1", 0, b"x", RELIABLE, 1_000, 0)
-    held.hold("a/b/2", 0, b"y", PLAIN, 0, 0)
-    held.hold("c/d", 0, b"z", RELIABLE, 1_000, 0)
-    assert [type(one) for one in effects] == [Save, Save]
+    held = HeldMessages(MessageLosses())
+    record = held.hold("a/b/1", 0, b"x", RELIABLE, 1_000, 0)
+    assert held.hold("a/b/2", 0, b"y", PLAIN, 0, 0) is PublishResult.ACCEPTED
+    other = held.hold("c/d", 0, b"z", RELIABLE, 1_000, 0)
+    assert isinstance(record, Save)
+    assert isinstance(other, Save)
     assert held.hold("a/b/3", 0, bytes(2_000), RELIABLE, 1_000, 0) is PublishResult.BUSY
-    sent: list[Held] = []
+    sent: list[HeldMessage] = []
 
-    def send(one: Held, _: bool) -> PublishResult:
+    def send(one: HeldMessage, _: bool) -> PublishResult:
         sent.append(one)
         return PublishResult.ACCEPTED
 
     group = group_of("a/b") or 0
-    held.release([group], send, 0)
+    released = held.release([group], send, 0)
     assert [(one.topic, one.body) for one in sent] == [("a/b/1", b"x"), ("a/b/2", b"y")]
-    assert isinstance(effects[-1], Erase)
+    assert released == [
+        HeldMessageSent("a/b/1", 0, b"x", RELIABLE, ()),
+        Erase(record.table, record.key),
+        HeldMessageSent("a/b/2", 0, b"y", PLAIN, ()),
+    ]
     assert len(held) == 1
-    record = next(one for one in reversed(effects) if isinstance(one, Save))
-    again = HeldMessages(MessageLosses(), [])
-    again.restore(record.key, record.value)
+    again = HeldMessages(MessageLosses())
+    again.restore(other.key, other.value)
     assert again.reliable_bytes == held.reliable_bytes > 0
     assert again.topics() == ["c/d"]
 
 
 def test_best_effort_waits_for_a_path_for_a_limited_time_and_all_behind_it_in_the_group_wait_too() -> None:
-    held = HeldMessages(MessageLosses(), [])
+    held = HeldMessages(MessageLosses())
     held.hold("a/b/1", 0, b"x", PLAIN, 0, 0)
     held.hold("a/b/2", 0, b"y", RELIABLE, 1_000, 0)
     held.hold("c/d", 0, b"z", RELIABLE, 1_000, 0)
     sent: list[str] = []
 
-    def send(one: Held, may_wait: bool) -> PublishResult:
+    def send(one: HeldMessage, may_wait: bool) -> PublishResult:
         if may_wait and not one.qos.reliable:
             return PublishResult.BUSY
         sent.append(one.topic)
@@ -385,7 +388,7 @@ def test_best_effort_waits_for_a_path_for_a_limited_time_and_all_behind_it_in_th
 
 def test_the_oldest_of_those_that_are_not_reliable_make_room_and_are_counted() -> None:
     losses = MessageLosses()
-    held = HeldMessages(losses, [])
+    held = HeldMessages(losses)
     for number in range(5):
         held.hold(f"a/b/{number}", 0, bytes(HELD_BYTES_MAX // 4), PLAIN, 0, 0)
     assert losses.queue_full == 2

@@ -13,7 +13,7 @@ from overlane.core.routing.direct_links import (
     SAFE_FOR,
     Barred,
     DirectLinks,
-    State,
+    DirectLinkState,
     Traffic,
 )
 from overlane.core.units import MS, NEVER, SECOND, Nanos
@@ -33,7 +33,7 @@ def opened() -> tuple[DirectLinks, Nanos]:
     links.review({"e2": LATE}, RISK_FOR)
     assert links.wanted() == ("e2",)
     links.review({"e2": LATE_AND_UP}, 1 * SECOND)
-    assert links.state_of("e2") is State.OPEN
+    assert links.state_of("e2") is DirectLinkState.OPEN
     return links, 1 * SECOND
 
 
@@ -78,7 +78,7 @@ def test_an_open_link_is_closed_when_it_has_not_been_needed_for_long_enough(calm
     assert links.wanted() == ("e2",)
     assert links.review(calm, now + SAFE_FOR) == []
     assert links.wanted() == ()
-    assert links.state_of("e2") is State.IDLE
+    assert links.state_of("e2") is DirectLinkState.IDLE
 
 
 def test_a_link_stays_while_the_tier_is_neither_too_slow_nor_safe() -> None:
@@ -137,7 +137,7 @@ def test_a_link_that_is_no_quicker_than_the_tier_is_given_up() -> None:
 def test_a_link_that_goes_down_is_wanted_again_and_then_given_up() -> None:
     links, now = opened()
     assert links.review({"e2": LATE}, now) == []
-    assert links.state_of("e2") is State.WANTED
+    assert links.state_of("e2") is DirectLinkState.WANTED
     assert links.review({"e2": LATE}, now + OPEN_WITHIN) == [Barred("e2", NOT_UP)]
 
 

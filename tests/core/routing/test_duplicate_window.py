@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from examples import examples
-from overlane.core.routing.duplicate_window import WORD_BITS, WORDS_KEPT, DuplicateFilter, DuplicateWindow
+from overlane.core.routing.forwarding.duplicate_window import WORD_BITS, WORDS_KEPT, DuplicateFilter, DuplicateWindow
 
 REACH = (WORDS_KEPT - 1) << WORD_BITS
 """Whatever is no further behind the newest than this is remembered exactly."""

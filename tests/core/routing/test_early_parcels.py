@@ -6,7 +6,7 @@ from handwired import Frame, Overlay
 from overlane.core.links.link_health import LinkState
 from overlane.core.links.neighbour import Neighbour
 from overlane.core.qos import QosClass
-from overlane.core.routing.early_parcels import BYTES_MAX, PARCELS_MAX, WAIT_MAX, EarlyParcels
+from overlane.core.routing.forwarding.early_parcels import BYTES_MAX, PARCELS_MAX, WAIT_MAX, EarlyParcels
 from overlane.core.units import MS, SECOND
 from overlane.core.wire import frame_codec
 from overlane.core.wire.control_messages import Establish, NumberedEstablish, decode

@@ -2,14 +2,16 @@
 
 import pytest
 from handwired import Frame, Overlay
+from msgspec import structs
 
-from overlane.core.events import Close, DeadlineUnmeetable, LinkChanged, RouteEstablished, SetFailureRisk
+from overlane.core.events import Close, DeadlineUnmeetable, Effect, LinkChanged, RouteEstablished, SetFailureRisk
 from overlane.core.links.hop_acknowledgements import HOP_ACK_DELAY
 from overlane.core.qos import QosClass, Routing
 from overlane.core.units import MS, SECOND
 from overlane.core.wire import frame_codec
 from overlane.core.wire.control_messages import Receipt, decode
 from overlane.core.wire.frame_codec import FrameType, ParcelFlag
+from overlane.core.wire.route_answers import WayBack
 
 DIAMOND = {"a-b": 10, "b-d": 10, "a-c": 15, "c-d": 15}
 
@@ -358,10 +360,10 @@ def test_a_route_and_a_confirmation_that_only_pass_cause_no_upkeep() -> None:
     upkeep = net.brokers["b"]._upkeep
     run = upkeep.run
 
-    def counted(turn: int, now: int) -> None:
+    def counted(turn: int, now: int) -> list[Effect]:
         nonlocal runs
         runs += 1
-        run(turn, now)
+        return run(turn, now)
 
     net.run(1_000)
     upkeep.run = counted  # type: ignore[method-assign]
@@ -372,27 +374,77 @@ def test_a_route_and_a_confirmation_that_only_pass_cause_no_upkeep() -> None:
     assert runs <= 4, "sweeps alone"
 
 
-def receipt_paths(net: Overlay, since: int) -> list[tuple[str, str, list[str]]]:
-    """The links that receipts were sent over, and the path that each names."""
-    found = []
+def receipts(net: Overlay, since: int) -> list[tuple[str, str, list[str] | None]]:
+    """The links that receipts were sent over, and the path that each names; None of those on a route."""
+    found: list[tuple[str, str, list[str] | None]] = []
     for sender, receiver, _, data in net.frames[since:]:
         for kind, body in frame_codec.split(data)[0]:
-            if kind == FrameType.CONTROL:
+            if kind == FrameType.RECEIPT:
+                found.append((sender, receiver, None))
+            elif kind == FrameType.CONTROL:
                 message = decode(frame_codec.read_control(body)[1])
                 if isinstance(message, Receipt) and not message.heard:
                     found.append((sender, receiver, message.path))
     return found
 
 
-def test_a_receipt_names_its_way_only_where_that_is_not_the_quickest() -> None:
+def reliable_overlay() -> Overlay:
     net = Overlay(DIAMOND, {"t": QosClass(reliable=True)})
     net.run(3_000)
     net.subscribe("d", "t")
     net.run(500)
     net.publish("a", "t", b"first")
+    return net
+
+
+def test_a_receipt_returns_on_the_route_of_its_parcels() -> None:
+    net = reliable_overlay()
+    net.run(50)
+    assert net.bodies("d") == [b"first"]
+    assert net.brokers["a"]._source.retained_bytes > 0
+    net.run(950)
+    assert receipts(net, 0) == [("d", "b", None), ("b", "a", None)]
+    assert net.brokers["a"]._source.retained_bytes == 0
+
+
+def test_where_the_way_back_is_broken_a_receipt_goes_on_the_quickest_way() -> None:
+    net = reliable_overlay()
+    net.run(75)
+    net.cut("a", "b")
+    net.run(400)
+    found = receipts(net, 0)
+    around: list[tuple[str, str, list[str] | None]] = [("d", "b", None), ("b", "d", []), ("d", "c", []), ("c", "a", [])]
+    assert all(one in found for one in around)
+    assert net.brokers["a"]._source.retained_bytes == 0
+
+
+def test_where_readers_fall_behind_or_the_route_has_changed_a_receipt_is_a_message() -> None:
+    net = reliable_overlay()
     net.run(1_000)
-    assert receipt_paths(net, 0) == [("d", "b", []), ("b", "a", [])]
+    forwarding = net.brokers["d"]._forwarding
+    (entry,) = net.brokers["d"]._routes.keyed.values()
+    way_back = WayBack(entry.key, *(entry.ends_over("b") or (0, 0)))
+    told = Receipt("a", "d", 32, entry.name.incarnation, 1, 2, b"")
+    since = len(net.frames)
+    for changed in ({"behind": {"t": 50}}, {"held": b"\x01"}, {"incarnation": told.incarnation + 1}):
+        forwarding.acknowledge(structs.replace(told, **changed), entry, way_back)
+    forwarding.acknowledge(told, None, way_back)
+    entry.superseded_at = net.now
+    forwarding.acknowledge(told, entry, way_back)
+    net.turn("d", [])
+    assert receipts(net, since) == [("d", "b", [])] * 5
+
+
+def test_a_receipt_names_its_way_only_where_that_is_not_the_quickest() -> None:
+    net = reliable_overlay()
+    net.run(1_000)
+    since = len(net.frames)
+    net.brokers["d"]._forwarding.post(Receipt("a", "d", 32, 1, 1, 1, b"", path=["b", "a"]))
+    net.turn("d", [])
+    net.run(100)
+    assert receipts(net, since) == [("d", "b", []), ("b", "a", [])]
     since = len(net.frames)
     net.brokers["d"]._forwarding.post(Receipt("a", "d", 32, 1, 1, 1, b"", path=["c", "a"]))
+    net.turn("d", [])
     net.run(100)
-    assert receipt_paths(net, since) == [("d", "c", ["a"]), ("c", "a", [])]
+    assert receipts(net, since) == [("d", "c", ["a"]), ("c", "a", [])]

@@ -4,7 +4,7 @@ from handwired import PULLED_AT_ONCE, Overlay
 
 from overlane.core.events import LinkDown
 from overlane.core.qos import QosClass
-from overlane.core.routing.message_losses import MessageLosses
+from overlane.core.routing.forwarding.message_losses import MessageLosses
 from overlane.core.units import MS
 from overlane.mqtt.runs import count, pack_run
 
@@ -15,11 +15,9 @@ CAUSES = [f"{name}_dropped" for name in MessageLosses.__slots__ if name != "coun
 
 
 def line(topics: dict[str, QosClass] | None = None) -> Overlay:
-    net = Overlay({"a-b": 1, "b-c": 1}, topics or {"#": BULK})
+    net = Overlay({"a-b": 1, "b-c": 1}, topics or {"#": BULK}, count=count)
     net.subscribe("c", "#")
     net.run(500)
-    for broker in net.brokers.values():
-        broker.count_messages(count)
     return net
 
 

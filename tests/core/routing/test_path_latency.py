@@ -1,6 +1,6 @@
 """Path latency: what is measured end to end counts where less is claimed."""
 
-from overlane.core.routing.path_latency import HOLDS, SAMPLES, PathLatency
+from overlane.core.routing.selection.path_latency import HOLDS, SAMPLES, PathLatency
 from overlane.core.units import MS, NEVER, SECOND
 
 WAY = ("a", "b", "c")

@@ -9,7 +9,8 @@ from overlane.core.events import PathSuspected, PathTrusted
 from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.links.link_health import LinkState
 from overlane.core.qos import QosClass
-from overlane.core.routing.path_trust import (
+from overlane.core.routing.route import Route
+from overlane.core.routing.selection.path_trust import (
     BACKOFF_MAX,
     BACKOFF_MIN,
     REGAINED,
@@ -18,8 +19,7 @@ from overlane.core.routing.path_trust import (
     SAMPLES_MAX,
     PathTrust,
 )
-from overlane.core.routing.route import Route
-from overlane.core.routing.route_plan import RoutePlan
+from overlane.core.routing.selection.route_plan import RoutePlan
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire.control_messages import Advert, LinkClaim
 
@@ -86,9 +86,7 @@ class Source:
             self.sample(on, *working)
 
     def effects(self) -> list[PathSuspected | PathTrusted]:
-        found = list(self.trust.effects)
-        self.trust.effects.clear()
-        return found
+        return self.trust.take_effects()
 
 
 def route(number: int, links: set[tuple[str, str]], *destinations: str) -> Route:

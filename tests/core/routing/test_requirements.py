@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from handwired import Overlay
 
-from overlane.core.config import RouteView
+from overlane.core.config import SourceRoute
 from overlane.core.events import RequirementChanged, SetConfig
 from overlane.core.qos import QosClass, Routing
 from overlane.core.requirements import NOBODY, Places, Requirements, Unmet
@@ -214,7 +214,7 @@ def test_nothing_that_carries_messages_leaves_what_is_allowed_whatever_fails(see
 # Quality
 
 
-def route_of(net: Overlay) -> RouteView:
+def route_of(net: Overlay) -> SourceRoute:
     (route,) = net.brokers["a"].routes()
     return route
 

@@ -1,7 +1,7 @@
 """Reserved trees: which links messages of a reserved flow take."""
 
 from overlane.core.qos import QosClass
-from overlane.core.routing.reserved_trees import ReservedTrees
+from overlane.core.routing.selection.reserved_trees import ReservedTrees
 
 LINKS = frozenset({("a", "b"), ("b", "c"), ("b", "d")})
 

@@ -3,10 +3,10 @@
 from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.qos import QosClass
 from overlane.core.routing.route import Route
-from overlane.core.routing.route_announcer import RouteAnnouncer
-from overlane.core.routing.route_messages import Established
 from overlane.core.routing.routes import RoutePlanner
-from overlane.core.routing.signalling import AGAIN_AFTER, REFRESH_EVERY, RouteTable
+from overlane.core.routing.signalling.route_announcer import RouteAnnouncer
+from overlane.core.routing.signalling.route_establishment import AGAIN_AFTER, REFRESH_EVERY, RouteTable
+from overlane.core.routing.signalling.route_messages import Established
 from overlane.core.units import MS, SECOND, Nanos
 from overlane.core.wire.control_messages import Advert, Establish, LinkClaim, RouteRefresh
 

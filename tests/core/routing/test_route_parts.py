@@ -4,9 +4,9 @@ import random
 
 from msgspec import structs
 
-from overlane.core.routing.route_messages import Outbox
-from overlane.core.routing.route_parts import part_for
-from overlane.core.routing.signalling import RouteTable, links_of
+from overlane.core.routing.signalling.route_establishment import RouteTable, links_of
+from overlane.core.routing.signalling.route_messages import Outbox
+from overlane.core.routing.signalling.route_parts import part_for
 from overlane.core.units import SECOND
 from overlane.core.wire.control_messages import Establish, check
 from overlane.core.wire.frame_codec import broker_id

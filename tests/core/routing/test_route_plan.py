@@ -6,11 +6,11 @@ from msgspec import structs
 from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.links.link_health import LinkState
 from overlane.core.qos import QosClass, Routing
-from overlane.core.routing.link_risks import CAUTION, Risks
 from overlane.core.routing.route import Route
-from overlane.core.routing.route_plan import RoutePlan, plan
-from overlane.core.routing.route_reasons import REVIEW_GAP, SILENCE_MAX
 from overlane.core.routing.routes import RoutePlanner
+from overlane.core.routing.selection.link_risks import CAUTION, Risks
+from overlane.core.routing.selection.route_plan import RoutePlan, plan
+from overlane.core.routing.selection.route_reasons import REVIEW_GAP, SILENCE_MAX
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire.control_messages import Advert, LinkClaim
 
@@ -435,9 +435,9 @@ def test_a_version_tells_what_is_kept_added_and_obsolete_and_how_far_it_is_from_
     net.after(0)
     told = route.description
     assert told is not None
-    assert told.brokers == ["a", "b", "c", "d"]
-    assert (told.kept, told.added, told.obsolete, told.destinations) == ([], [0, 2, 2, 3], [0, 1, 1, 3], [3])
-    assert told.ahead_us == [24_000, 0, 12_000, 0]
+    assert told.brokers == ["a", "c", "d", "b"]
+    assert (told.kept, told.added, told.obsolete, told.destinations) == ([], [0, 1, 1, 2], [0, 3, 3, 2], [2])
+    assert told.ahead_us == [24_000, 12_000, 0, 0]
     assert (told.route, told.version, told.deadline_us, told.latency_us, told.hops) == (1, 2, 60_000, 24_000, 2)
 
 

@@ -4,9 +4,9 @@ from collections import deque
 
 import pytest
 
-from overlane.core.routing.route_messages import Established, Outbox
-from overlane.core.routing.route_refresh import refreshes, take_refresh, take_request
-from overlane.core.routing.signalling import EXPIRE_AFTER, RouteTable
+from overlane.core.routing.signalling.route_establishment import EXPIRE_AFTER, RouteTable
+from overlane.core.routing.signalling.route_messages import Established, Outbox
+from overlane.core.routing.signalling.route_refresh import refreshes, take_refresh, take_request
 from overlane.core.units import SECOND, Nanos
 from overlane.core.wire.control_messages import Establish, RouteRefresh, RouteRequest, Teardown
 from overlane.core.wire.frame_codec import broker_id

@@ -4,10 +4,16 @@ from collections import deque
 
 from msgspec import structs
 
-from overlane.core.routing.route_budget import size_of
-from overlane.core.routing.route_messages import Established, Outbox
-from overlane.core.routing.route_parts import part_for
-from overlane.core.routing.signalling import EXPIRE_AFTER, GRACE, VERSIONS_KEPT, RouteEntry, RouteTable
+from overlane.core.routing.signalling.route_budget import size_of
+from overlane.core.routing.signalling.route_establishment import (
+    EXPIRE_AFTER,
+    GRACE,
+    VERSIONS_KEPT,
+    RouteEntry,
+    RouteTable,
+)
+from overlane.core.routing.signalling.route_messages import Established, Outbox
+from overlane.core.routing.signalling.route_parts import part_for
 from overlane.core.units import MS, SECOND, US, Nanos
 from overlane.core.wire.control_messages import ControlMessage, Establish, Teardown
 from overlane.core.wire.frame_codec import broker_id, route_key

@@ -2,7 +2,7 @@
 
 from test_route_plan import Map, drawn, qos
 
-from overlane.core.routing.trouble_history import FRESH_FOR, UNSETTLED_FOR
+from overlane.core.routing.selection.trouble_history import FRESH_FOR, UNSETTLED_FOR
 from overlane.core.units import MS
 
 PAST_THE_DIRECT_LINK = {"ad": 10, "ab": 10, "bd": 10, "ac": 12, "cd": 12, "xy": 10, "yz": 10}

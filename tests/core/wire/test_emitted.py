@@ -26,7 +26,7 @@ from overlane.core.limits import LABELS_MAX, TOPIC_BYTES_MAX
 from overlane.core.qos import QosClass, QosTable
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.core.wire import control_messages as messages_module
-from overlane.core.wire import frame_codec
+from overlane.core.wire import frame_codec, route_answers
 from overlane.core.wire.control_messages import (
     Advert,
     ControlMessage,
@@ -59,9 +59,9 @@ def read(data: bytes) -> list[object]:
             case FrameType.CONTROL:
                 found.append(decode(frame_codec.read_control(body)[1]))
             case FrameType.ESTABLISHED:
-                found.append(frame_codec.read_established(body))
-            case FrameType.CONFIRMATION:
-                found.append(frame_codec.read_confirmation(body))
+                found.append(route_answers.read_established(body))
+            case FrameType.CONFIRMATION | FrameType.RECEIPT:
+                found.append(route_answers.read_answer(kind, body))
             case FrameType.ROUTE:
                 found.append(decode(body))
             case FrameType.PARCEL:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from overlane.core.wire import frame_codec
 from overlane.core.wire.frame_codec import (
     NO_ROUTE,
-    Confirmation,
     Detour,
     FrameType,
     Header,
@@ -40,8 +39,6 @@ READERS: list[Callable[[memoryview], object]] = [
     frame_codec.read_token,
     frame_codec.read_hop_ack,
     frame_codec.read_control,
-    frame_codec.read_confirmation,
-    frame_codec.read_established,
     read_parcel,
     frame_codec.read_long,
     frame_codec.read_detour,
@@ -82,13 +79,6 @@ def test_a_control_frame_is_read_as_written(sequence: int, message: bytes) -> No
     kind, body = only_frame(frame_codec.control(sequence, message))
     number, content = frame_codec.read_control(body)
     assert (kind, number, bytes(content)) == (FrameType.CONTROL, sequence, message)
-
-
-@given(st.binary(min_size=6, max_size=6), U16, U16, st.integers(0, frame_codec.SEQUENCE_MAX), U32)
-def test_a_confirmation_is_read_as_written(key: bytes, end: int, hop: int, sequence: int, age_us: int) -> None:
-    told = Confirmation(key, end, hop, sequence, age_us)
-    kind, body = only_frame(frame_codec.confirmation(told))
-    assert (kind, frame_codec.read_confirmation(body)) == (FrameType.CONFIRMATION, told)
 
 
 @given(st.binary(max_size=64))
@@ -210,10 +200,6 @@ def long(sequence: int = 0, messages: int = 1) -> bytes:
         (frame_codec.read_hop_ack, bytes(5), "a hop acknowledgement of the wrong size"),
         (frame_codec.read_hop_ack, bytes(15), "a hop acknowledgement of the wrong size"),
         (frame_codec.read_control, b"123", "a truncated control frame"),
-        (frame_codec.read_established, bytes(5), "an acknowledgement of a route of the wrong size"),
-        (frame_codec.read_established, bytes(7), "an acknowledgement of a route of the wrong size"),
-        (frame_codec.read_confirmation, bytes(19), "a confirmation of the wrong size"),
-        (frame_codec.read_confirmation, bytes(21), "a confirmation of the wrong size"),
         (read_parcel, bytes(18), "a truncated parcel"),
         (read_parcel, bytes(60), "a parcel without messages"),
         (read_parcel, b"\x02" + bytes(17) + b"\x01" + bytes(3), "a truncated parcel"),

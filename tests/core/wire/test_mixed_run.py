@@ -7,7 +7,7 @@ from handwired import Overlay
 from overlane.core.events import PublishResult
 from overlane.core.federation import Federation, Passage
 from overlane.core.qos import QosClass
-from overlane.core.wire.mixed_run import MixedRun, topics_in
+from overlane.core.wire.mixed_run import MixedRun, Split, topics_in
 from overlane.core.wire.parcel import MIXED_RUN, PARCEL_BYTES_MAX, Message
 
 FLAGS = 0x10
@@ -20,10 +20,11 @@ def lettered(flags: int, body: bytes) -> Iterator[Message]:
         yield chr(body[at]), flags, body[at + 1 : at + 2]
 
 
-def overlay(classes: dict[str, QosClass] | None = None, federation: Federation | None = None) -> Overlay:
-    net = Overlay(LINE, classes or {}, of={"b": {"federation": federation}} if federation else {})
+def overlay(
+    classes: dict[str, QosClass] | None = None, federation: Federation | None = None, split: Split = lettered
+) -> Overlay:
+    net = Overlay(LINE, classes or {}, of={"b": {"federation": federation}} if federation else {}, split=split)
     net.run(3_000)
-    net.brokers["b"].split_mixed_runs(lettered)
     net.subscribe("b", "#")
     net.run(500)
     return net
@@ -115,13 +116,11 @@ def test_missing_parcels_are_told_with_a_topic_of_their_flow() -> None:
 
 
 def test_a_mixed_run_that_cannot_be_told_apart_passes_no_border() -> None:
-    net = overlay(federation=Federation(enter=(Passage("a", ("t",)),)))
-
     def broken(flags: int, body: bytes) -> Iterator[Message]:
         yield from lettered(flags, body[:6])
         raise ValueError("not what it should be")
 
-    net.brokers["b"].split_mixed_runs(broken)
+    net = overlay(federation=Federation(enter=(Passage("a", ("t",)),)), split=broken)
     send(net, b"t1u2")
     net.brokers["a"].send("t", b"3", net.now, 0, QosClass())
     end_turn(net)

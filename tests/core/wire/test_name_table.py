@@ -8,6 +8,7 @@ from msgspec import structs
 from overlane.core.wire.control_messages import Establish, EstablishReserved, NumberedEstablish, decode, encode
 from overlane.core.wire.message_fields import NUMBERED_NAMES_MAX
 from overlane.core.wire.name_table import ReceivedNames, SentNames
+from overlane.core.wire.route_packing import pack, unpack
 from overlane.errors import ProtocolViolation
 
 
@@ -16,7 +17,7 @@ def along(*brokers: str, origin: str = "") -> Establish:
     links = [
         place for start in range(len(brokers) - 1) for place in (start, start + 1) if all(brokers[start : start + 2])
     ]
-    ahead_us = [1_000 * at for at in range(len(brokers))]
+    ahead_us = [1_000 * at if name else 0 for at, name in enumerate(brokers)]
     origin = origin or brokers[0]
     return Establish(
         origin, 3, 1, 2, [*brokers], [], links, [], [len(brokers) - 1], ahead_us, 60_000, 9_000, 2, 1, True
@@ -40,7 +41,7 @@ def test_a_broker_is_named_once_and_numbered_from_then_on() -> None:
         first,
     )
     short, expanded = passed(sent, received, second)
-    assert (short.names, short.brokers, short.origin) == (["miami"], [3, 0, 1, 4], 2)
+    assert (short.names, unpack(short.body).numbers, unpack(short.body).origin) == (["miami"], [3, 0, 1, 4], 2)
     assert expanded == second
 
 
@@ -78,20 +79,26 @@ def test_where_the_table_is_full_names_are_told_as_they_are() -> None:
     assert sent.shorten(along("b1", "one-more")) is None
 
 
+def numbered(message: Establish, numbers: list[int]) -> NumberedEstablish:
+    """A description by numbers, of brokers that have the names a and b."""
+    body = pack(message, numbers)
+    assert body is not None
+    return NumberedEstablish(["a", "b"], body)
+
+
 @pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"brokers": [1, 3]}, "brokers it does not name"),
-        ({"origin": 2}, "brokers it does not name"),
-        ({"brokers": [1, 1]}, "names a broker twice"),
-        ({"brokers": [0, 2]}, "brokers it does not name"),
-        ({"added": [0, 2]}, "brokers it does not name"),
-        ({"ahead_us": [1]}, "brokers it does not name"),
-    ],
+    ("origin", "numbers", "reason"),
+    [("a", [1, 3], "brokers it does not name"), ("a", [1, 1], "names a broker twice")],
 )
-def test_a_description_that_makes_no_sense_is_a_violation(fields: dict[str, object], reason: str) -> None:
+def test_a_description_that_makes_no_sense_is_a_violation(origin: str, numbers: list[int], reason: str) -> None:
     with pytest.raises(ProtocolViolation, match=reason):
-        ReceivedNames().expand(structs.replace(as_short(along("a", "b")), **fields))
+        ReceivedNames().expand(numbered(along("a", "b", origin=origin), numbers))
+
+
+def test_a_description_whose_source_has_no_name_is_a_violation() -> None:
+    blank = structs.replace(along("a", "b"), added=[], destinations=[1], ahead_us=[0, 1])
+    with pytest.raises(ProtocolViolation, match="brokers it does not name"):
+        ReceivedNames().expand(numbered(blank, [0, 2]))
 
 
 def test_more_names_than_a_table_holds_are_a_violation() -> None:

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from overlane.node.admin import loop_lag
-from overlane.node.admin.loop_lag import EVERY_S, LAGS_KEPT, LoopLag, Totals
+from overlane.node.admin.loop_lag import EVERY_S, LAGS_KEPT, LagTotals, LoopLag
 from overlane.node.store.errors import StoreError
 from overlane.node.store.memory import MemoryDisk, MemoryStore
 from overlane.node.store.timed import BOUNDS_NS, TimedStore
@@ -18,7 +18,7 @@ class Bench:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 100.0
-        self.totals = Totals(0, 0, 0, 0)
+        self.totals = LagTotals(0, 0, 0, 0)
         self.seconds = 0
         self._beat: Callable[[], None] | None = None
         monkeypatch.setattr(loop_lag, "monotonic", lambda: self.now_s)
@@ -42,7 +42,7 @@ def test_rates_are_those_of_the_last_second(monkeypatch: pytest.MonkeyPatch) -> 
     bench = Bench(monkeypatch)
     assert bench.loop_lag.rates() == (0, 0, 0, 0)
     for beat in range(1, 31):
-        bench.totals = Totals(5 * beat, 10 * beat, 0, 100 * beat)
+        bench.totals = LagTotals(5 * beat, 10 * beat, 0, 100 * beat)
         bench.pass_by(EVERY_S)
     assert bench.loop_lag.rates() == pytest.approx((50, 100, 0, 1000))
     for _ in range(10):

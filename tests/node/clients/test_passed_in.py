@@ -26,7 +26,7 @@ from overlane.node.clients.pass_through import Upstream
 from overlane.node.links.greeting import CLIENT, Credentials, Greeting
 from overlane.node.links.overlay import Overlay
 from overlane.node.security.tls import client_context, server_context
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
 from overlane.secret import Secret
 from overlane.testbed.certificates import Authority
 from waiting import eventually_async

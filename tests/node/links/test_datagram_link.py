@@ -15,7 +15,7 @@ from overlane.core.units import Nanos
 from overlane.core.wire import frame_codec
 from overlane.node.links.datagrams.link import DatagramLink
 from overlane.node.links.datagrams.path import PathState
-from overlane.node.links.datagrams.seal import FRAMES_BYTES_MAX, DatagramAck, Kind, Opener, Sealer
+from overlane.node.links.datagrams.seal import FRAMES_BYTES_MAX, DatagramAck, DatagramKind, Opener, Sealer
 from overlane.node.links.datagrams.sockets import DatagramSockets
 from overlane.node.links.emulation import Emulation, LinkConditions
 from overlane.node.links.greeting import DatagramSession
@@ -134,7 +134,7 @@ def test_a_neighbour_at_another_address_is_followed_when_it_has_answered_a_chall
             await _until(lambda: link.received == 1)
             assert link.remote == before.getsockname()
             challenge = opener.open(_received(after))
-            assert challenge.kind & Kind.PROBE
+            assert challenge.kind & DatagramKind.PROBE
             # An answer to something else proves nothing.
             after.sendto(sealer.seal(0, DatagramAck(challenge.number - 1, 0, 0)), ours)
             await _until(lambda: link.received == 2)

@@ -7,7 +7,7 @@ import pytest
 
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire import frame_codec
-from overlane.node.links.datagrams.flight import WINDOW_FIRST, WINDOW_MIN, Flight
+from overlane.node.links.datagrams.in_flight import WINDOW_FIRST, WINDOW_MIN, InFlight
 from overlane.node.links.datagrams.path import PROBE_LATEST, SMALL_BYTES, DatagramPath, PathState
 from overlane.node.links.datagrams.seal import (
     FRAMES_BYTES_MAX,
@@ -257,7 +257,7 @@ def test_the_window_grows_while_it_holds_up_and_nothing_queues() -> None:
 
 
 def test_the_window_shrinks_when_a_queue_grows_but_always_leaves_some_room() -> None:
-    flight = Flight()
+    flight = InFlight()
     now: Nanos = 0
     for number in range(1, 400):
         now += 10 * MS
@@ -269,7 +269,7 @@ def test_the_window_shrinks_when_a_queue_grows_but_always_leaves_some_room() -> 
 
 
 def test_what_is_never_answered_does_not_block_the_window_for_ever() -> None:
-    flight = Flight()
+    flight = InFlight()
     number = 0
     while flight.find_room(1_000, 0):
         number += 1

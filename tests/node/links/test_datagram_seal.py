@@ -12,9 +12,9 @@ from overlane.node.links.datagrams.seal import (
     KEY_BYTES,
     REPLAY_WINDOW,
     DatagramAck,
+    DatagramKind,
     DatagramRefusal,
     DatagramRefused,
-    Kind,
     Opener,
     Sealer,
     session_of,
@@ -37,19 +37,24 @@ def refusal(opener: Opener, datagram: bytes) -> DatagramRefusal:
 def test_what_was_sealed_is_opened(key: bytes | None) -> None:
     sealer, opener = Sealer(SESSION, key), Opener(key)
     came = DatagramAck(highest=(5 << 32) + 3, delay_us=160, earlier=0b1011)
-    datagram = sealer.seal(Kind.ASKS, came, FRAMES)
+    datagram = sealer.seal(DatagramKind.ASKS, came, FRAMES)
     assert session_of(datagram) == SESSION
     opened = opener.open(datagram)
-    assert (opened.number, opened.kind, opened.came, opened.frames) == (1, Kind.ASKS | Kind.TELLS, came, FRAMES)
+    assert (opened.number, opened.kind, opened.came, opened.frames) == (
+        1,
+        DatagramKind.ASKS | DatagramKind.TELLS,
+        came,
+        FRAMES,
+    )
 
 
 @with_and_without_key
 def test_the_largest_datagram_is_as_large_as_a_padded_probe(key: bytes | None) -> None:
     sealer = Sealer(SESSION, key)
     told = DatagramAck(1, 0, 0)
-    probe = sealer.seal(Kind.PROBE, told, size_bytes=DATAGRAM_BYTES_MAX)
+    probe = sealer.seal(DatagramKind.PROBE, told, size_bytes=DATAGRAM_BYTES_MAX)
     assert len(probe) == DATAGRAM_BYTES_MAX
-    assert len(sealer.seal(Kind.ASKS, told, bytes(FRAMES_BYTES_MAX))) <= DATAGRAM_BYTES_MAX
+    assert len(sealer.seal(DatagramKind.ASKS, told, bytes(FRAMES_BYTES_MAX))) <= DATAGRAM_BYTES_MAX
     assert Opener(key).open(probe).frames == b""
 
 
@@ -89,7 +94,7 @@ def test_what_is_told_of_those_that_came_is_bit_by_bit() -> None:
 
 
 def test_every_flipped_bit_is_noticed_where_there_is_a_key() -> None:
-    datagram = Sealer(SESSION, KEY).seal(Kind.ASKS, DatagramAck(1, 0, 1), FRAMES)
+    datagram = Sealer(SESSION, KEY).seal(DatagramKind.ASKS, DatagramAck(1, 0, 1), FRAMES)
     for bit in range(64, 8 * len(datagram)):  # the session itself decides who gets it
         forged = bytearray(datagram)
         forged[bit // 8] ^= 1 << bit % 8

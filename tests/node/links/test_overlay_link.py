@@ -66,6 +66,9 @@ class Broker:
     def pace(self, _: str) -> Pace | None:
         return None
 
+    def dscp(self, _: str) -> int:
+        return 0
+
     def greeted(self, _: OverlayLink) -> bool:
         return True
 

@@ -15,7 +15,7 @@ from overlane.core.units import SECOND
 from overlane.node.logs.client_log import COMINGS_MAX, PERIOD, REFUSALS_MAX, ClientLog
 from overlane.node.logs.lines import JsonLines, Repetition, TextLines, Writer, fields
 from overlane.node.security.users import set_password
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.notices import Connected, Left, Notice, RefusalNotice
 from overlane.secret import Secret

@@ -9,9 +9,9 @@ from pathlib import Path
 from overlane.coordination.contract import Create, Event, Request, Transaction
 from overlane.coordination.in_memory import InMemoryClient, InMemoryEnsemble
 from overlane.core.units import MS
-from overlane.node.recovery.replica_driver import ReplicaDriver
-from overlane.node.recovery.replicated_store import ReplicatedStore
-from overlane.node.recovery.storage import ReplicaStorage
+from overlane.node.recovery.replication.replica_driver import ReplicaDriver
+from overlane.node.recovery.replication.replicated_store import ReplicatedStore
+from overlane.node.recovery.replication.storage import ReplicaStorage
 from overlane.node.store.errors import StoreError
 from overlane.recovery.events import (
     Alarm,
@@ -21,14 +21,14 @@ from overlane.recovery.events import (
     MirrorsWanted,
     PrimaryLost,
     Received,
+    ReplicaSettings,
     Serving,
-    Settings,
 )
-from overlane.recovery.frames import PART_BYTES, Frame, decode, encode
 from overlane.recovery.replica_set import REPLICAS
+from overlane.recovery.replication.frames import PART_BYTES, Frame, decode, encode
 
 BROKER = "seattle"
-SETTINGS = Settings(
+SETTINGS = ReplicaSettings(
     heartbeat=20 * MS, primary_lease=300 * MS, mirror_lease=400 * MS, sync_max=600 * MS, retry=20 * MS, join_lag_max=8
 )
 

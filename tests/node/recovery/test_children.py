@@ -45,6 +45,18 @@ def test_a_mirror_runs_while_it_is_wanted_and_ends_when_its_input_is_closed(tmp_
     asyncio.run(go())
 
 
+def test_a_mirror_that_is_not_wanted_any_more_while_it_starts_is_ended_and_not_killed(tmp_path: Path) -> None:
+    async def go() -> None:
+        made = children(tmp_path)
+        made.want(frozenset({ONE}))
+        await asyncio.sleep(0)  # the process is being started
+        made.want(frozenset())
+        await eventually_async(lambda: told(tmp_path, ONE) == ["started", "ended"], "it has ended", 60)
+        await made.end()
+
+    asyncio.run(go())
+
+
 def test_a_mirror_that_fails_or_has_to_begin_anew_is_started_again(tmp_path: Path) -> None:
     async def go(folder: Path, status: int) -> None:
         folder.mkdir()

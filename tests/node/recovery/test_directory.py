@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from overlane.coordination.contract import Create, Event, Request, Transaction
 from overlane.coordination.in_memory import InMemoryClient, InMemoryEnsemble
-from overlane.node.recovery.directory import TRY_AGAIN, Directory
-from overlane.recovery.host_records import EndpointRecord, HostRecord, MirrorsRecord, MoveRecord, encode_record
+from overlane.node.recovery.hosts.directory import TRY_AGAIN, HostDirectory
+from overlane.recovery.hosts.host_records import EndpointRecord, HostRecord, MirrorsRecord, MoveRecord, encode_record
 
 
 class Process:
     def __init__(self, ensemble: InMemoryEnsemble, domain: str = "west") -> None:
-        self.directory = Directory(domain)
+        self.directory = HostDirectory(domain)
         self._events: list[Event] = []
         self.now = 0
         self.service: InMemoryClient = ensemble.connect(self._events.append)

@@ -4,8 +4,8 @@ import asyncio
 
 from overlane.core.units import NEVER, SECOND
 from overlane.membership.endpoint import Endpoint
-from overlane.node.recovery.distances import Distances
-from overlane.node.recovery.replication import Identity, Replication
+from overlane.node.recovery.hosts.distances import Distances
+from overlane.node.recovery.replication.replication import ReplicaIdentity, Replication
 from overlane.secret import Secret
 from waiting import eventually_async
 
@@ -15,7 +15,7 @@ SECRET = Secret(b"a secret of sixteen bytes or more")
 def test_hosts_are_measured_once_and_again_where_they_have_moved_and_one_that_is_gone_has_no_distance() -> None:
     async def go() -> None:
         own, denver, moved = (
-            Replication(Identity(name, name, SECRET, is_open=False), 1 << 20)
+            Replication(ReplicaIdentity(name, name, SECRET, is_open=False), 1 << 20)
             for name in ("seattle", "denver", "denver")
         )
         at, elsewhere = str(await denver.listen("127.0.0.1")), str(await moved.listen("127.0.0.1"))

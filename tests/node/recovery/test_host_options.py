@@ -7,12 +7,12 @@ import pytest
 
 from overlane.errors import ConfigError
 from overlane.network.reading import read_network
-from overlane.node.node import Options
-from overlane.node.recovery.directory import Directory
+from overlane.node.options import Options
 from overlane.node.recovery.host_options import HostOptions, host_options
 from overlane.node.recovery.hosted import Hosted
-from overlane.node.recovery.placing import wanted_here
-from overlane.recovery.host_records import MirrorsRecord
+from overlane.node.recovery.hosts.directory import HostDirectory
+from overlane.node.recovery.hosts.placing import wanted_here
+from overlane.recovery.hosts.host_records import MirrorsRecord
 
 FILE = """
 [coordination]
@@ -64,7 +64,7 @@ def test_the_home_process_keeps_its_configuration_and_a_backup_has_no_broker(tmp
 
 
 def test_a_host_has_processes_for_copies_that_it_should_have_and_for_brokers_that_it_serves(tmp_path: Path) -> None:
-    directory = Directory("west")
+    directory = HostDirectory("west")
     directory.mirrors = {
         "west-1": MirrorsRecord(2, "west-1", ("spare",), "edge", ("mqtt",)),
         "west-2": MirrorsRecord(3, "spare", (), "edge", ("mqtt", "ws")),

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from overlane.network.schema import Scoring
-from overlane.node.recovery.measuring import Measuring, measured, printed_by
+from overlane.node.recovery.hosts.measuring import Measuring, measured, printed_by
 from waiting import eventually_async
 
 

@@ -10,16 +10,16 @@ import pytest
 
 from overlane.core.units import MS
 from overlane.membership.endpoint import Endpoint
-from overlane.node.recovery.directory import Directory
-from overlane.node.recovery.own_endpoint import OwnEndpoint
-from overlane.node.recovery.primary_watch import PrimaryWatch
-from overlane.node.recovery.replica_driver import ReplicaDriver
-from overlane.node.recovery.replication import Identity, Replication
+from overlane.node.recovery.hosts.directory import HostDirectory
+from overlane.node.recovery.hosts.own_endpoint import OwnEndpoint
+from overlane.node.recovery.hosts.primary_watch import PrimaryWatch
+from overlane.node.recovery.replication.replica_driver import ReplicaDriver
+from overlane.node.recovery.replication.replication import ReplicaIdentity, Replication
 from overlane.recovery.events import Event, PrimaryLost
-from overlane.recovery.host_records import HostRecord
+from overlane.recovery.hosts.host_records import HostRecord
+from overlane.recovery.hosts.watching import WatchSettings
 from overlane.recovery.replica_set import Copy, ReplicaSet
-from overlane.recovery.stored_record import Stored
-from overlane.recovery.watching import WatchSettings
+from overlane.recovery.replication.stored_record import Stored
 from overlane.secret import Secret
 from waiting import eventually_async
 
@@ -114,7 +114,7 @@ class Mirror:
 def test_a_mirror_whose_connection_is_dead_and_whose_primary_lives_dials_again_and_does_not_take_over() -> None:
     async def go() -> None:
         primary, neighbour, own = (
-            Replication(Identity(broker, host, SECRET, is_open=False), 1 << 20)
+            Replication(ReplicaIdentity(broker, host, SECRET, is_open=False), 1 << 20)
             for broker, host in (("seattle", "seattle"), ("denver", "denver"), ("seattle", "spare"))
         )
         path = Path(await primary.listen("127.0.0.1"))
@@ -124,7 +124,7 @@ def test_a_mirror_whose_connection_is_dead_and_whose_primary_lives_dials_again_a
             return 0
 
         neighbour.heard_ago_ns = reaches
-        directory = Directory("west")
+        directory = HostDirectory("west")
         directory.hosts = {name: HostRecord("edge") for name in ("denver", "seattle", "spare")}
         denver = await neighbour.listen("127.0.0.1")
         directory.endpoints = {"seattle@seattle": path.at, "denver@denver": str(denver)}
@@ -145,10 +145,10 @@ def test_a_mirror_whose_connection_is_dead_and_whose_primary_lives_dials_again_a
 
 def test_a_silent_primary_is_reported_again_and_again_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def go() -> None:
-        primary, own = (Replication(Identity("seattle", host, SECRET, is_open=False), 1 << 20) for host in HOSTS)
+        primary, own = (Replication(ReplicaIdentity("seattle", host, SECRET, is_open=False), 1 << 20) for host in HOSTS)
         path = Path(await primary.listen("127.0.0.1"))
         await path.open()
-        directory = Directory("west")
+        directory = HostDirectory("west")
         directory.hosts = {name: HostRecord("edge") for name in HOSTS}
         directory.endpoints = {"seattle@seattle": path.at}
         driver = Mirror([])
@@ -172,12 +172,12 @@ def test_a_silent_primary_is_reported_again_and_again_and_logged_once(caplog: py
 @pytest.mark.parametrize("who", ["the primary", "this host", "nobody knows"])
 def test_a_mirror_dials_again_when_one_of_the_two_has_moved_though_there_is_nobody_to_ask(who: str) -> None:
     async def go() -> None:
-        primary, own = (Replication(Identity("seattle", host, SECRET, is_open=False), 1 << 20) for host in HOSTS)
+        primary, own = (Replication(ReplicaIdentity("seattle", host, SECRET, is_open=False), 1 << 20) for host in HOSTS)
         at = await primary.listen("127.0.0.1")
         path, other = Path(at), Path(at)
         await path.open()
         await other.open()
-        directory = Directory("west")
+        directory = HostDirectory("west")
         directory.hosts = {name: HostRecord("edge") for name in HOSTS}
         directory.endpoints = {"seattle@seattle": path.at}
         driver = Mirror([])

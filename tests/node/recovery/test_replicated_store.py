@@ -9,9 +9,9 @@ import pytest
 from replica_site import Site
 
 from overlane.core.gossip.incarnation import TABLE as OWN_KIND
-from overlane.node.recovery.storage import ReplicaStorage
+from overlane.node.recovery.replication.storage import ReplicaStorage
 from overlane.recovery.events import REPLICA_TABLE, AlarmKind, Position, Stored, Write
-from overlane.recovery.stored_record import decode_stored, encode_stored
+from overlane.recovery.replication.stored_record import decode_stored, encode_stored
 
 NAMES = ("home", "second", "third")
 

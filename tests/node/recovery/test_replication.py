@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from overlane.network import Security
-from overlane.node.recovery.replication import Identity, Replication
+from overlane.node.recovery.replication.replication import ReplicaIdentity, Replication
 from overlane.node.security.tls import link_contexts
 from overlane.recovery.events import Event, MirrorLost, Received
-from overlane.recovery.frames import Acknowledge, Append, Heartbeat
-from overlane.recovery.questions import NOT_LINKED
+from overlane.recovery.hosts.questions import NOT_LINKED
+from overlane.recovery.replication.frames import Acknowledge, Append, Heartbeat
 from overlane.secret import Secret
 from overlane.testbed.certificates import Authority
 from waiting import eventually_async
@@ -21,7 +21,7 @@ LIMIT = 1 << 20
 
 
 def replication(host: str, secret: Secret | None = SECRET, broker: str = "seattle") -> tuple[Replication, list[Event]]:
-    made = Replication(Identity(broker, host, secret, is_open=False), LIMIT)
+    made = Replication(ReplicaIdentity(broker, host, secret, is_open=False), LIMIT)
     events: list[Event] = []
     made.on_event = events.append
     return made, events
@@ -73,7 +73,7 @@ def test_with_certificates_who_a_host_is_and_which_broker_it_may_have_are_in_its
         security = Security(
             certificate=str(shown.certificate), key=str(shown.key), client_ca=str(authority.ca), overlay_tls=True
         )
-        made = Replication(Identity("seattle", host, None, is_open=False, tls=link_contexts(security)), LIMIT)
+        made = Replication(ReplicaIdentity("seattle", host, None, is_open=False, tls=link_contexts(security)), LIMIT)
         events: list[Event] = []
         made.on_event = events.append
         return made, events
@@ -126,7 +126,7 @@ def test_garbage_closes_the_connection_and_frames_of_another_broker_are_not_take
 
 def test_a_neighbour_tells_how_long_ago_it_has_heard_a_broker() -> None:
     async def go() -> None:
-        neighbour = Replication(Identity("denver", "denver", SECRET, is_open=False), LIMIT)
+        neighbour = Replication(ReplicaIdentity("denver", "denver", SECRET, is_open=False), LIMIT)
 
         async def heard_ago_ns(broker: str) -> int:
             return 5_000 if broker == "seattle" else NOT_LINKED

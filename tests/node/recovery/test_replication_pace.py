@@ -5,10 +5,10 @@ from time import monotonic
 
 from overlane.core.units import MS, SECOND, Nanos
 from overlane.node.links.pacing import AHEAD, DATAGRAM_HEADERS, Pace
-from overlane.node.recovery.replication import Identity, Replication
-from overlane.node.recovery.replication_pace import PART_BYTES_MIN, ReplicationPace
+from overlane.node.recovery.replication.replication import ReplicaIdentity, Replication
+from overlane.node.recovery.replication.replication_pace import PART_BYTES_MIN, ReplicationPace
 from overlane.recovery.events import Event, Received
-from overlane.recovery.frames import Append, Heartbeat, snapshot_parts
+from overlane.recovery.replication.frames import Append, Heartbeat, snapshot_parts
 from overlane.secret import Secret
 from waiting import eventually_async
 
@@ -65,7 +65,9 @@ def test_a_connection_over_a_slow_line_is_given_no_more_than_it_takes_and_all_ar
 
     async def go() -> None:
         secret = Secret(b"a secret of sixteen bytes or more")
-        primary, mirror = (Replication(Identity("seattle", host, secret, False), 1 << 20) for host in ("one", "other"))
+        primary, mirror = (
+            Replication(ReplicaIdentity("seattle", host, secret, False), 1 << 20) for host in ("one", "other")
+        )
         primary.pace_of = lambda _: ReplicationPace(RATE_BPS)
         events: list[Event] = []
         mirror.on_event = events.append

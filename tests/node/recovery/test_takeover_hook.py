@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from overlane.node.recovery.takeover_hook import Taken, run_hook
+from overlane.node.recovery.takeover_hook import Taken, former_host, run_hook
 
 TAKEN = Taken("west-1", 7, "west-2", "west-1", {"mqtt": "10.0.0.2:41883", "overlay": "10.0.0.2:47001"})
 
@@ -48,3 +48,19 @@ def test_a_failure_is_logged_and_nothing_else(
         assert not asyncio.run(run_hook(command, TAKEN, within_s=0.5 if "0.5" in told else 60.0))
     assert "on_takeover of west-1" in caplog.text
     assert told in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("known", "primary", "found"),
+    [
+        ("", "west-1", "west-1"),
+        ("", "here", "here"),
+        ("west-1", "spare-1", "spare-1"),
+        ("here", "west-1", "west-1"),
+        ("west-1", "here", "west-1"),
+    ],
+)
+def test_the_former_host_stays_known_when_this_one_is_the_primary_and_does_not_serve_yet(
+    known: str, primary: str, found: str
+) -> None:
+    assert former_host(known, primary, "here") == found

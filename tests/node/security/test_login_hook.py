@@ -8,7 +8,7 @@ from login_tokens import Issuer, service_running, write_keys
 
 from overlane.core.units import MS, SECOND
 from overlane.errors import ConfigError
-from overlane.network.login_schema import LoginHook, Tokens
+from overlane.network.schema.logins import LoginHook, Tokens
 from overlane.node.security.login_hook import HookCheck
 from overlane.node.security.logins import Login, LoginClient, LoginResult, Logins
 from overlane.node.security.password_hashes import Cost
@@ -34,12 +34,12 @@ def log_in(logins: Logins, name: str, password: bytes = b"sesame", *, times: int
         (401, b"", Login.REFUSED),
         (403, b"", Login.REFUSED),
         (404, b"", Login.REFUSED),
-        (200, b"<html>", Login.BUSY),
-        (200, b"{}", Login.BUSY),
-        (200, b"[" * 60_000, Login.BUSY),
-        (200, b"x" * 100_000, Login.BUSY),
-        (500, b'{"result": "allow"}', Login.BUSY),
-        (302, b"", Login.BUSY),
+        (200, b"<html>", Login.UNAVAILABLE),
+        (200, b"{}", Login.UNAVAILABLE),
+        (200, b"[" * 60_000, Login.UNAVAILABLE),
+        (200, b"x" * 100_000, Login.UNAVAILABLE),
+        (500, b'{"result": "allow"}', Login.UNAVAILABLE),
+        (302, b"", Login.UNAVAILABLE),
     ],
 )
 def test_only_a_clear_answer_decides(status: int, body: bytes, login: Login) -> None:
@@ -83,10 +83,10 @@ def test_without_an_answer_the_client_may_come_again(caplog: pytest.LogCaptureFi
     with service_running() as (service, url):
         service.delay_s = 2.0
         slow = Logins(None, hook=LoginHook(url=url, timeout_ns=50 * MS))
-        assert log_in(slow, "alice", times=2) == [Login.BUSY] * 2
+        assert log_in(slow, "alice", times=2) == [Login.UNAVAILABLE] * 2
         slow.close()
     nobody = Logins(None, hook=LoginHook(url=url, timeout_ns=SECOND))
-    assert log_in(nobody, "alice") == [Login.BUSY]
+    assert log_in(nobody, "alice") == [Login.UNAVAILABLE]
     nobody.close()
     assert len([line for line in caplog.messages if "clients cannot log in" in line]) == 2  # once for each service
 

@@ -10,7 +10,7 @@ import pytest
 from login_tokens import Issuer, write_keys
 
 from overlane.errors import ConfigError
-from overlane.network.login_schema import Tokens
+from overlane.network.schema.logins import Tokens
 from overlane.node.security.tokens import TOKEN_BYTES_MAX, TokenCheck, looks_like_token
 from overlane.secret import Secret
 

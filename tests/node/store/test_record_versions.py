@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from storebench import Loop, Turns, content
 
-from overlane.core.records import THE_BROKER, Kind, Registry
+from overlane.core.records import THE_BROKER, RecordKind, Registry
 from overlane.errors import ConfigError
 from overlane.node.store.durable import FILE, Store
 from overlane.node.store.record_file import Name, Quarantined
 from overlane.turn.record_registry import REGISTRY
 
-NUMBERS = Kind("number", lambda _: THE_BROKER, lambda _, value: int(value))
-TENS = Kind(
+NUMBERS = RecordKind("number", lambda _: THE_BROKER, lambda _, value: int(value))
+TENS = RecordKind(
     "number@2", lambda _: THE_BROKER, lambda _, value: int(value), upgrades=(lambda value: b"%d" % (10 * int(value)),)
 )
 EARLIER, LATER = Registry((*REGISTRY.kinds, NUMBERS)), Registry((*REGISTRY.kinds, TENS))

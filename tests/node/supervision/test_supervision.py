@@ -2,8 +2,10 @@
 started, through its socket too."""
 
 import asyncio
+import gc
 import socket
 import stat
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
@@ -45,6 +47,69 @@ async def supervised(directory: Path) -> AsyncIterator[tuple[Supervisor, list[st
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
+
+
+class StandIns:
+    """Processes in place of brokers, which say what they are told to say; and what was told of them."""
+
+    def __init__(self, said: dict[str, str]) -> None:
+        self.told: list[str] = []
+        self.supervisor = Supervisor(Path("x"), list(said), None, [], lambda _, text: self.told.append(text))
+        for name, broker in self.supervisor.brokers.items():
+            script = f"import sys; print({said[name]!r}, flush=True); sys.stdin.read()"
+            broker.command = [sys.executable, "-S", "-c", script]
+
+    @property
+    def are_gone(self) -> bool:
+        return not any(broker.is_running for broker in self.supervisor.brokers.values())
+
+
+@pytest.mark.parametrize("iterations", [*range(12), 20, 40])
+def test_what_is_cancelled_at_any_moment_leaves_nothing_behind_and_is_never_ready(
+    iterations: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> StandIns:
+        found = StandIns({"a": "ready", "b": "ready"})
+        running = asyncio.create_task(found.supervisor.run(lambda: found.told.append("all are ready")))
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        return found
+
+    found = asyncio.run(story())
+    gc.collect()
+    assert found.are_gone
+    assert found.told == []
+    assert caplog.records == []
+
+
+def test_one_that_cannot_serve_does_not_make_the_others_ready() -> None:
+    async def story() -> StandIns:
+        found = StandIns({"a": "ready\nlinked", "b": ""})
+        found.supervisor.brokers["b"].command[-1] = "raise SystemExit(1)"
+        with pytest.raises(NeverReady):
+            await found.supervisor.run(lambda: found.told.append("all are ready"))
+        return found
+
+    assert asyncio.run(story()).told == []
+
+
+def test_who_is_waited_for_is_named_with_the_reason() -> None:
+    async def story() -> None:
+        names = {"a": "ready\nlinked", "b": "ready\nwaiting  for links to c, d", "c": "ready"} | dict.fromkeys(
+            "defgh", ""
+        )
+        found = StandIns(names)
+        running = asyncio.create_task(found.supervisor.run(lambda: None))
+        wanted = "b (for links to c, d), c (to link), d (to start), e (to start), f (to start), 2 more"
+        await eventually_async(lambda: found.supervisor.awaited() == wanted, "named", WITHIN_S)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+    asyncio.run(story())
 
 
 def test_a_broker_that_dies_is_started_again(tmp_path: Path) -> None:

@@ -76,6 +76,8 @@ class LinkView(View, frozen=True, kw_only=True):
     paths: tuple[PathView, ...] = ()
     """Empty: there is one path."""
     emulation: EmulationView | None = None
+    reserved: float = 0.0
+    """Share of the link's rate that reservations have, in this direction."""
 
 
 class LinkList(View, frozen=True, kw_only=True):

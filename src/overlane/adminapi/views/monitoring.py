@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from overlane.adminapi.views.broker import BrokerView
+from overlane.adminapi.views.gateways import GatewayView
 from overlane.adminapi.views.links import LinkView, RouteView
 from overlane.adminapi.views.view import View
 
@@ -69,10 +70,11 @@ class DeliveryList(View, frozen=True, kw_only=True):
 
 
 class SnapshotView(View, frozen=True, kw_only=True):
-    """Status, links, routes, events and deliveries in one response, for monitors."""
+    """Status, links, routes, events, deliveries and gateways in one response, for monitors."""
 
     broker: BrokerView
     links: tuple[LinkView, ...]
     routes: tuple[RouteView, ...]
     events: EventList
     deliveries: DeliveryList
+    gateways: tuple[GatewayView, ...] = ()

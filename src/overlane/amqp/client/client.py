@@ -58,7 +58,7 @@ IDLE_MS = 10_000
 RELAY, SHARED = "ANONYMOUS-RELAY", "SHARED-SUBS"
 
 
-class Stage(IntEnum):
+class ClientStage(IntEnum):
     SASL_HEADER = 0
     MECHANISMS = 1
     OUTCOME = 2
@@ -71,7 +71,7 @@ class Stage(IntEnum):
 class AmqpClient:
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
-        self._stage = Stage.SASL_HEADER
+        self._stage = ClientStage.SASL_HEADER
         self._framer = Framer(FRAME_BYTES)
         self._out: list[bytes] = [SASL_PROTOCOL]
         self._events: list[ClientEvent] = []
@@ -130,11 +130,11 @@ class AmqpClient:
             self._give_credit(link)
 
     def ping(self) -> None:
-        if self._stage is Stage.FRAMES:
+        if self._stage is ClientStage.FRAMES:
             self._out.append(EMPTY)
 
     def close(self) -> None:
-        if self._stage > Stage.OPEN:
+        if self._stage > ClientStage.OPEN:
             self._write_settled()
             self._say(Close())
 
@@ -148,14 +148,14 @@ class AmqpClient:
     # Frames
 
     def _take(self) -> bool:
-        if self._stage in (Stage.SASL_HEADER, Stage.HEADER):
+        if self._stage in (ClientStage.SASL_HEADER, ClientStage.HEADER):
             head = self._framer.take_protocol()
             if head is None:
                 return False
-            expected = SASL_PROTOCOL if self._stage is Stage.SASL_HEADER else PROTOCOL
+            expected = SASL_PROTOCOL if self._stage is ClientStage.SASL_HEADER else PROTOCOL
             if head != expected:
                 raise Malformed(f"the broker does not speak AMQP 1.0: it says {head!r}")
-            self._stage = Stage(self._stage + 1)
+            self._stage = ClientStage(self._stage + 1)
             return True
         found = self._framer.take_frame()
         if found is None:
@@ -163,7 +163,7 @@ class AmqpClient:
         kind, channel, body = found
         if not body:
             return True
-        if self._stage < Stage.HEADER:
+        if self._stage < ClientStage.HEADER:
             if kind != SASL_FRAME:
                 raise Malformed("a frame that does not belong to SASL")
             self._on_sasl(composites.read(body, 0)[0])
@@ -174,29 +174,29 @@ class AmqpClient:
         return True
 
     def _on_frame(self, body: bytes) -> None:
-        if self._stage is Stage.FRAMES and body[1:3] == b"\x53\x14":
+        if self._stage is ClientStage.FRAMES and body[1:3] == b"\x53\x14":
             transfer, begin = read_transfer(body)
             self._on_transfer(transfer, body[begin:])
             return
         value, end = composites.read(body, 0)
         match value:
-            case Open() if self._stage is Stage.OPEN:
+            case Open() if self._stage is ClientStage.OPEN:
                 self._on_open(value)
-            case Begin() if self._stage is Stage.BEGIN:
+            case Begin() if self._stage is ClientStage.BEGIN:
                 self._on_begin(value)
             case Close(error):
                 raise AmqpError(CONNECTION_FORCED, f"the broker closed the connection{told(error)}")
             case End(error):
                 raise AmqpError(CONNECTION_FORCED, f"the broker ended the session{told(error)}")
-            case Attach() if self._stage is Stage.FRAMES:
+            case Attach() if self._stage is ClientStage.FRAMES:
                 self._on_attach(value)
-            case Flow() if self._stage is Stage.FRAMES:
+            case Flow() if self._stage is ClientStage.FRAMES:
                 self._on_flow(value)
-            case Transfer() if self._stage is Stage.FRAMES:
+            case Transfer() if self._stage is ClientStage.FRAMES:
                 self._on_transfer(value, body[end:])
-            case Disposition() if self._stage is Stage.FRAMES:
+            case Disposition() if self._stage is ClientStage.FRAMES:
                 self._senders.disposed(value, self.peer_product)
-            case Detach() if self._stage is Stage.FRAMES:
+            case Detach() if self._stage is ClientStage.FRAMES:
                 self._on_detach(value)
             case _:
                 raise Malformed(f"{type(value).__name__} is not expected now")
@@ -206,7 +206,7 @@ class AmqpClient:
     def _on_sasl(self, value: object) -> None:
         options = self._options
         match value:
-            case SaslMechanisms(mechanisms) if self._stage is Stage.MECHANISMS:
+            case SaslMechanisms(mechanisms) if self._stage is ClientStage.MECHANISMS:
                 wanted = "PLAIN" if options.user is not None else "EXTERNAL" if options.has_certificate else "ANONYMOUS"
                 if wanted not in mechanisms:
                     offered = ", ".join(map(str, mechanisms))[:200]
@@ -214,11 +214,11 @@ class AmqpClient:
                 response = b"\0" + (options.user or "").encode() + b"\0" + (options.password or b"")
                 init = SaslInit(Symbol(wanted), response if wanted == "PLAIN" else b"", options.hostname)
                 self._out.append(frame_of(0, init, SASL_FRAME))
-                self._stage = Stage.OUTCOME
-            case SaslOutcome(code) if self._stage is Stage.OUTCOME:
+                self._stage = ClientStage.OUTCOME
+            case SaslOutcome(code) if self._stage is ClientStage.OUTCOME:
                 if code != 0:
                     raise AmqpError(UNAUTHORIZED, "the broker refused the login")
-                self._stage = Stage.HEADER
+                self._stage = ClientStage.HEADER
                 self._out.append(PROTOCOL)
                 self._say(Open(options.container_id, options.hostname, FRAME_BYTES, 0, IDLE_MS))
             case _:
@@ -227,11 +227,11 @@ class AmqpClient:
     def _on_open(self, value: Open) -> None:
         self._peer = value
         self._senders.frame_bytes = max(FRAME_BYTES_MIN, min(FRAME_BYTES, value.max_frame_size or FRAME_BYTES))
-        self._stage = Stage.BEGIN
+        self._stage = ClientStage.BEGIN
         self._say(Begin(None, 0, WINDOW, WINDOW, LINKS_MAX + len(self._options.receivers)))
 
     def _on_begin(self, value: Begin) -> None:
-        self._stage = Stage.FRAMES
+        self._stage = ClientStage.FRAMES
         self._next_incoming = value.next_outgoing_id
         self._senders.began(value)
         group = self._options.group

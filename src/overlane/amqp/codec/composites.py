@@ -21,7 +21,7 @@ _U32_MAX = 0xFFFF_FFFF
 _FIELDS_MAX = 64
 
 
-class Kind(Enum):
+class FieldType(Enum):
     """What a field holds, beside null."""
 
     BOOLEAN = "boolean"
@@ -46,7 +46,7 @@ class _Definition(NamedTuple):
     make: Callable[..., Any]
     name: str
     code: int
-    fields: tuple[tuple[str, Kind], ...]
+    fields: tuple[tuple[str, FieldType], ...]
     mandatory: int
     """So many fields at the beginning must be there."""
     is_whole: bool
@@ -59,7 +59,7 @@ _BY_CLASS: dict[type, _Definition] = {}
 
 def define(cls: type, name: str, code: int, kinds: str, mandatory: int = 0, *, is_whole: bool = False) -> None:
     """`kinds`: those of its fields, in order, as words."""
-    fields = tuple(zip(cast(Any, cls)._fields, map(Kind, kinds.split()), strict=True))
+    fields = tuple(zip(cast(Any, cls)._fields, map(FieldType, kinds.split()), strict=True))
     definition = _Definition(cls, name, code, fields, mandatory, is_whole)
     _BY_DESCRIPTOR[code] = _BY_DESCRIPTOR[Symbol(name)] = _BY_CLASS[cls] = definition
 
@@ -96,25 +96,36 @@ def _made(definition: _Definition, items: list[object]) -> object:
     return definition.make(*items)
 
 
-_LIMITS = {Kind.UBYTE: 0xFF, Kind.USHORT: 0xFFFF, Kind.UINT: _U32_MAX, Kind.ULONG: 0xFFFF_FFFF_FFFF_FFFF}
-_TYPES = {Kind.STRING: str, Kind.BINARY: bytes, Kind.MAP: dict, Kind.SYMBOL: str, Kind.BOOLEAN: bool}
+_LIMITS = {
+    FieldType.UBYTE: 0xFF,
+    FieldType.USHORT: 0xFFFF,
+    FieldType.UINT: _U32_MAX,
+    FieldType.ULONG: 0xFFFF_FFFF_FFFF_FFFF,
+}
+_TYPES = {
+    FieldType.STRING: str,
+    FieldType.BINARY: bytes,
+    FieldType.MAP: dict,
+    FieldType.SYMBOL: str,
+    FieldType.BOOLEAN: bool,
+}
 
 
-def _checked(composite: str, name: str, kind: Kind, item: object) -> object:
+def _checked(composite: str, name: str, kind: FieldType, item: object) -> object:
     limit = _LIMITS.get(kind)
     if limit is not None:
         if isinstance(item, int) and not isinstance(item, bool) and 0 <= item <= limit:
             return int(item)
-    elif kind is Kind.ANY:
+    elif kind is FieldType.ANY:
         return item
-    elif kind is Kind.COMPOSITE:
+    elif kind is FieldType.COMPOSITE:
         return compose(item)
-    elif kind is Kind.SYMBOLS:
+    elif kind is FieldType.SYMBOLS:
         if isinstance(item, Symbol):
             return (item,)
         if isinstance(item, Array) and all(isinstance(one, Symbol) for one in item.values):
             return item.values
-    elif kind is Kind.MILLISECONDS:
+    elif kind is FieldType.MILLISECONDS:
         if isinstance(item, int) and not isinstance(item, bool):
             return int(item)
     elif isinstance(item, _TYPES[kind]):
@@ -148,18 +159,18 @@ def fields_of(value: tuple[object, ...], definition: _Definition) -> list[bytes]
     return written if definition.is_whole else written[:last]
 
 
-_WRITERS: dict[Kind, Callable[..., bytes]] = {
-    Kind.BOOLEAN: encoding.boolean,
-    Kind.UBYTE: lambda value: bytes((0x50, value)),
-    Kind.USHORT: lambda value: b"\x60" + value.to_bytes(2),
-    Kind.UINT: encoding.uint,
-    Kind.ULONG: encoding.ulong,
-    Kind.MILLISECONDS: lambda value: b"\x83" + value.to_bytes(8, signed=True),
-    Kind.STRING: encoding.string,
-    Kind.SYMBOL: encoding.symbol,
-    Kind.BINARY: encoding.binary,
-    Kind.MAP: encoding.encode,
-    Kind.SYMBOLS: encoding.symbols,
-    Kind.ANY: encoding.encode,
-    Kind.COMPOSITE: write,
+_WRITERS: dict[FieldType, Callable[..., bytes]] = {
+    FieldType.BOOLEAN: encoding.boolean,
+    FieldType.UBYTE: lambda value: bytes((0x50, value)),
+    FieldType.USHORT: lambda value: b"\x60" + value.to_bytes(2),
+    FieldType.UINT: encoding.uint,
+    FieldType.ULONG: encoding.ulong,
+    FieldType.MILLISECONDS: lambda value: b"\x83" + value.to_bytes(8, signed=True),
+    FieldType.STRING: encoding.string,
+    FieldType.SYMBOL: encoding.symbol,
+    FieldType.BINARY: encoding.binary,
+    FieldType.MAP: encoding.encode,
+    FieldType.SYMBOLS: encoding.symbols,
+    FieldType.ANY: encoding.encode,
+    FieldType.COMPOSITE: write,
 }

@@ -27,6 +27,8 @@ class AmqpError(ProtocolViolation):
     """What the peer did wrong, or asked for in vain. The one who catches it decides what ends: message, link or
     connection."""
 
+    error_code = "OVL-309"
+
     def __init__(self, condition: str, told: str) -> None:
         super().__init__(told)
         self.condition = condition

@@ -2,7 +2,7 @@
 
     data sections              payload: their bytes
     a value that is a string   payload: UTF-8, declared as text
-    any other value, sequences payload: the sections as they are
+    any other value, sequences payload: the sections as they are; without a body, none
     content-type, reply-to     content type, response topic
     correlation-id             correlation data: bytes as they are, anything else as text
     application properties     user properties, as text
@@ -14,6 +14,9 @@ property (`EXTRAS`), so that another AMQP client gets the message as it was sent
 """
 
 from base64 import b64encode
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 from overlane.amqp.addresses import topic_of
@@ -47,20 +50,45 @@ class Incoming(NamedTuple):
     ttl_ms: int | None
     expires_ms: int | None
     """Milliseconds since 1970."""
+    subject: str | None
+    annotations: Mapping[object, object]
+    """All, as they were sent."""
+
+
+class _Head(NamedTuple):
+    """What `Incoming` has behind the payload: all that the sections in front of the body say."""
+
+    properties: bytes
+    user_properties: tuple[tuple[str, str], ...]
+    to: str | None
+    user: bytes | None
+    retain: bool
+    ttl_ms: int | None
+    expires_ms: int | None
+    subject: str | None
+    annotations: Mapping[object, object]
 
 
 PLAIN_DATA = b"\x00\x53\x75"
+HEAD_BYTES_KEPT = 1_024
+HEADS_KEPT = 1_024
+"""Most clients write the same in front of each body, gateways always: so it is read once. At most 1 MiB is kept."""
 
 
 def read_message(data: bytes, user_properties_max: int) -> Incoming:
     """AmqpError if the message cannot be what it says, or is too much."""
-    if data.startswith(PLAIN_DATA):
-        parts = sections.split(data)
-        if len(parts) == 1:
-            return Incoming(_binary(data, parts[0]), b"", (), None, None, False, None, None)
-    else:
-        parts = sections.split(data)
-    by_code = {one.code: one for one in parts}
+    parts = sections.split(data)
+    if len(parts) == 1 and data.startswith(PLAIN_DATA):
+        return Incoming(_binary(data, parts[0]), *_NO_HEAD)
+    end = next((one.begin for one in parts if one.code >= sections.DATA), len(data))
+    body = [one for one in parts if sections.DATA <= one.code <= sections.VALUE]
+    payload, is_text, is_encoded = _body(data, body)
+    read = _kept_head if end <= HEAD_BYTES_KEPT else _read_head
+    return Incoming(payload, *read(data[:end], is_text, is_encoded, user_properties_max))
+
+
+def _read_head(data: bytes, is_text: bool, is_encoded: bool, user_properties_max: int) -> _Head:
+    by_code = {one.code: one for one in sections.split(data)} if data else {}
     extras: list[bytes] = []
     ttl_ms: int | None = None
     if (found := by_code.get(sections.HEADER)) is not None:
@@ -71,12 +99,13 @@ def read_message(data: bytes, user_properties_max: int) -> Incoming:
                 encoding.described(sections.HEADER, encoding.list_of([encoding.NULL, _ubyte(header.priority)]))
             )
     retain = False
+    annotations: dict[object, object] = {}
     if (found := by_code.get(sections.MESSAGE_ANNOTATIONS)) is not None:
         annotations = sections.read_map(data, found)
-        retain = annotations.pop(RETAIN, False) is True
-        annotations.pop(TOPIC, None)
-        if annotations:
-            extras.append(encoding.described(sections.MESSAGE_ANNOTATIONS, encoding.encode(annotations)))
+        retain = annotations.get(RETAIN) is True
+        others = {name: value for name, value in annotations.items() if name not in (RETAIN, TOPIC)}
+        if others:
+            extras.append(encoding.described(sections.MESSAGE_ANNOTATIONS, encoding.encode(others)))
     about = MessageProperties()
     if (found := by_code.get(sections.PROPERTIES)) is not None:
         about = sections.read_properties(data, found)
@@ -87,9 +116,7 @@ def read_message(data: bytes, user_properties_max: int) -> Incoming:
         pairs, are_texts = _pairs(sections.read_map(data, found), user_properties_max)
         if not are_texts:
             extras.append(data[found.begin : found.end])
-    payload, is_text, is_encoded = _body(data, [one for one in parts if sections.DATA <= one.code <= sections.VALUE])
-    return Incoming(
-        payload,
+    return _Head(
         _properties(about, pairs, is_text, is_encoded, extras),
         pairs,
         _address(about.to, "to"),
@@ -97,7 +124,13 @@ def read_message(data: bytes, user_properties_max: int) -> Incoming:
         retain,
         ttl_ms,
         about.absolute_expiry_time,
+        about.subject,
+        MappingProxyType(annotations),
     )
+
+
+_kept_head = lru_cache(maxsize=HEADS_KEPT)(_read_head)
+_NO_HEAD = _Head(b"", (), None, None, False, None, None, None, MappingProxyType({}))
 
 
 def _ubyte(value: int | None) -> bytes:
@@ -193,7 +226,9 @@ def as_text(value: object) -> str:
 
 
 def _body(data: bytes, body: list[Section]) -> tuple[bytes, bool, bool]:
-    """The payload, whether it is text, and whether it is sections as they are."""
+    """The payload, whether it is text, and whether it is sections as they are: perhaps none."""
+    if not body:
+        return b"", False, True
     if body[0].code == sections.DATA:
         return b"".join([_binary(data, one) for one in body]), False, False
     if body[0].code == sections.VALUE and data[body[0].value] in (0xA1, 0xB1):

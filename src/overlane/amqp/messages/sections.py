@@ -78,7 +78,8 @@ class Section(NamedTuple):
 
 
 def split(data: bytes) -> list[Section]:
-    """The sections of a message, in their order; Malformed if they are no message."""
+    """The sections of a message, in their order; Malformed if they are no message. It need not have a body, though the
+    standard says so: JMS clients send messages without one."""
     found: list[Section] = []
     at, end, last = 0, len(data), 0
     while at < end:
@@ -96,8 +97,8 @@ def split(data: bytes) -> list[Section]:
         at = skip(data, at)
         found.append(Section(code, begin, value, at))
         last = code
-    if not any(DATA <= one.code <= VALUE for one in found):
-        raise Malformed("a message without a body")
+    if not found:
+        raise Malformed("a message without sections")
     return found
 
 

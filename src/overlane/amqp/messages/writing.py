@@ -4,13 +4,15 @@ from base64 import b64decode
 from binascii import Error as BadBase64
 from functools import lru_cache
 from struct import Struct
+from typing import NamedTuple
 
 from overlane.amqp.codec import composites, encoding
 from overlane.amqp.codec.malformed import AmqpError
 from overlane.amqp.messages import sections
-from overlane.amqp.messages.reading import DATA_BODY, ENCODED_BODY, EXTRAS, RETAIN, TOPIC
+from overlane.amqp.messages.reading import DATA_BODY, ENCODED_BODY, EXTRAS, HEAD_BYTES_KEPT, HEADS_KEPT, RETAIN, TOPIC
 from overlane.amqp.messages.sections import MessageProperties, Section
 from overlane.core.units import MS, NEVER, Nanos
+from overlane.pubsub import properties
 from overlane.pubsub.message import Message
 from overlane.pubsub.properties import Properties
 
@@ -23,7 +25,30 @@ def write_message(message: Message, qos: int, retain: bool, tries: int, now: Nan
     if not message.encoded and message.expires_ns >= NEVER:
         head = _durable(tries) if qos else (_volatile(tries) if tries else b"")
         return head + (_retained(message.topic) if retain else _annotated(message.topic)) + _data(message.payload)
-    values = message.properties
+    is_lasting = message.expires_ns >= NEVER
+    if is_lasting and len(message.encoded) <= HEAD_BYTES_KEPT:
+        written = _kept_head(message.topic, message.encoded, qos, retain, tries)
+    else:
+        ttl_ms = None if is_lasting else _ttl(message, now)
+        written = write_head(message.topic, message.properties, qos, retain, tries, ttl_ms)
+    return written.sections + write_body(message.payload, written)
+
+
+class Head(NamedTuple):
+    """The sections in front of a body, and how that is to be written."""
+
+    sections: bytes
+    is_text: bool
+    is_encoded: bool
+
+
+@lru_cache(maxsize=HEADS_KEPT)
+def _kept_head(topic: str, encoded: bytes, qos: int, retain: bool, tries: int) -> Head:
+    """Of properties in the encoding of `pubsub.properties`: most publishers give each message the same."""
+    return write_head(topic, properties.decode(encoded), qos, retain, tries, None)
+
+
+def write_head(topic: str, values: Properties, qos: int, retain: bool, tries: int, ttl_ms: int | None) -> Head:
     extras, is_encoded, pairs = read_extras(values)
     header = [encoding.TRUE if qos else encoding.FALSE, encoding.NULL]
     annotations: dict[object, object] = {}
@@ -41,23 +66,23 @@ def write_message(message: Message, qos: int, retain: bool, tries: int, now: Nan
                 application = raw[section.begin : section.end]
             case _:
                 pass
-    header += [_ttl(message, now), encoding.NULL, encoding.uint(tries)]
-    annotations[TOPIC] = message.topic
+    header += [encoding.NULL if ttl_ms is None else encoding.uint(ttl_ms), encoding.NULL, encoding.uint(tries)]
+    annotations[TOPIC] = topic
     if retain:
         annotations[RETAIN] = True
     if not about:
-        about = _about(message, values)
+        about = _about(topic, values)
     if not application and pairs:
         application = _application(pairs)
-    return b"".join(
+    written = b"".join(
         (
             encoding.described(sections.HEADER, encoding.list_of(header)),
             encoding.described(sections.MESSAGE_ANNOTATIONS, encoding.encode(annotations)),
             about,
             application,
-            _body(message.payload, values.is_text, is_encoded),
         )
     )
+    return Head(written, values.is_text, is_encoded)
 
 
 def read_extras(values: Properties) -> tuple[list[tuple[Section, bytes]], bool, list[tuple[str, str]]]:
@@ -72,8 +97,7 @@ def read_extras(values: Properties) -> tuple[list[tuple[Section, bytes]], bool, 
         return [], False, pairs
     try:
         raw = b64decode(text.partition(":")[2], validate=True)
-        # Without a body it would be no message.
-        found = sections.split(raw + _data(b""))[:-1]
+        found = sections.split(raw + _data(b""))[:-1]  # there may be none
         for section in found:
             _check(raw, section)
     except (AmqpError, BadBase64, ValueError):
@@ -99,10 +123,10 @@ def _without_user(raw: bytes, section: Section) -> bytes:
     return composites.write(about._replace(user_id=None))
 
 
-def _about(message: Message, values: Properties) -> bytes:
+def _about(topic: str, values: Properties) -> bytes:
     return composites.write(
         MessageProperties(
-            to=message.topic,
+            to=topic,
             reply_to=values.response_topic,
             correlation_id=values.correlation_data,
             content_type=_ascii(values.content_type),
@@ -120,16 +144,14 @@ def _application(pairs: list[tuple[str, str]]) -> bytes:
     return encoding.described(sections.APPLICATION_PROPERTIES, encoding.map_of(items))
 
 
-def _ttl(message: Message, now: Nanos) -> bytes:
-    if message.expires_ns >= NEVER:
-        return encoding.NULL
-    return encoding.uint(min(max(0, -((now - message.expires_ns) // MS)), TTL_MS_MAX))
+def _ttl(message: Message, now: Nanos) -> int:
+    return min(max(0, -((now - message.expires_ns) // MS)), TTL_MS_MAX)
 
 
-def _body(payload: bytes, is_text: bool, is_encoded: bool) -> bytes:
-    if is_encoded and _is_body(payload):
+def write_body(payload: bytes, head: Head) -> bytes:
+    if head.is_encoded and (not payload or _is_body(payload)):
         return payload
-    if is_text:
+    if head.is_text:
         try:
             return encoding.described(sections.VALUE, encoding.string(payload.decode()))
         except UnicodeDecodeError:

@@ -28,7 +28,7 @@ def reservations(
         typer.Option(
             "--what-if",
             metavar="FILE",
-            help="Do not show reservations: tell who of FILE would be admitted beside them.",
+            help="Show which requests in FILE would be admitted beside the present reservations.",
         ),
     ] = None,
     pcap: Annotated[

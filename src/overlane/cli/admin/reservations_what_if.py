@@ -18,7 +18,7 @@ from overlane.cli.plan.reserve import BucketGiven
 from overlane.planning.problem import BadProblem
 from overlane.reservation.link_ledger import LinkTerms
 from overlane.reservation.soft_state import REFRESH_MS_MAX
-from overlane.sim.reservation_network import ReservationNetwork
+from overlane.sim.reservation_network import SimulatedReservations
 
 PACKET_BYTES_MAX = 66_000
 """As running brokers count it."""
@@ -48,7 +48,7 @@ def what_if_admitted(target: str, file: Path, as_json: bool, token_file: Path | 
     def solve(problem: WhatIf) -> AdmitAnswer:
         if not terms:
             raise BadProblem("links", "no link with a rate", "at least one")
-        net = ReservationNetwork([(*link, one) for link, one in _both(terms, names)], refresh_ms=REFRESH_MS_MAX)
+        net = SimulatedReservations([(*link, one) for link, one in _both(terms, names)], refresh_ms=REFRESH_MS_MAX)
         for (one, other), found in terms.items():
             net.change(names.index(one) + 1, names.index(other) + 1, found)
         publishers = [*_advertised(views), *problem.publishers]

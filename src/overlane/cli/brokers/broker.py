@@ -5,6 +5,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,14 +20,17 @@ from overlane.network.reading import read_network
 from overlane.network.schema import Coordination, Network
 from overlane.node.coordination.options import SOURCE, Own, own_of, own_of_file
 from overlane.node.logs.lines import Format, Level, set_up
-from overlane.node.node import Node, Options
+from overlane.node.node import Node
+from overlane.node.options import Options
 from overlane.node.supervision.service_manager import service_manager
 
 if TYPE_CHECKING:
     from overlane.node.recovery.hosting import Hosting
 
 DATA = Path("overlane-data")
-READY = "ready"
+READY, WAITING = "ready", "waiting"
+WAITING_EVERY_S = 2.0
+"""How often a broker tells its supervisor which links are missing."""
 
 
 class Role(StrEnum):
@@ -110,7 +114,7 @@ def broker(
     relative_to: Annotated[
         Path | None,
         typer.Option(
-            "--relative-to", hidden=True, help="What paths in the configuration of ZooKeeper are relative to."
+            "--relative-to", hidden=True, help="Base directory for relative paths in the configuration from ZooKeeper."
         ),
     ] = None,
 ) -> None:
@@ -190,7 +194,8 @@ async def _run_without_file(options: Options, own: Own, supervised: bool, hosted
         # ZooKeeper may be waited for, and whoever has started this process may end meanwhile. Nothing is open yet.
         pipe.end = pipe.leave = lambda: os._exit(0)
         await pipe.connect()
-    await _run(options, await first_network(own, options.data), supervised, hosted, pipe)
+    network, config = await first_network(own, options.data)
+    await _run(replace(options, config=config), network, supervised, hosted, pipe)
 
 
 def _only_broker(network: Network, file: Path) -> str:
@@ -204,25 +209,31 @@ def _only_broker(network: Network, file: Path) -> str:
 async def _run(
     options: Options, network: Network, supervised: bool, hosted: str, pipe: "_SupervisorPipe | None" = None
 ) -> None:
-    """One life of the broker, or several where others know a later one than its own."""
+    """One life of the broker, or several: where others know a later one than its own, or a configuration is pushed."""
     pipe = pipe if pipe is not None else _SupervisorPipe()
-    if network.recovery.mirrors and network.coordination is not None:
-        if options.data is None:
-            found, allowed = "--in-memory", "a data directory, since [recovery] has mirrors"
-            raise ConfigError([Fault("overlane broker", 0, "", found, allowed)])
-        # Only here: most brokers do without.
-        from overlane.node.recovery.hosting import hosting
-
-        await _run_host(hosting(options, network, hosted, _live, _print_waiting), pipe if supervised else None)
-        return
     incarnation: int | None = 0
     for _ in range(LIVES_MAX):
         if incarnation is None:
+            break
+        if network.recovery.mirrors and network.coordination is not None:
+            await _run_mirrored(options, network, supervised, hosted, pipe)
             break
         node = Node(options, network, incarnation)
         pipe.end, pipe.leave = node.end_soon, node.leave
         await _live(node, READY, pipe if supervised else None)
         incarnation, network = node.begins_anew_with, node.network
+
+
+async def _run_mirrored(
+    options: Options, network: Network, supervised: bool, hosted: str, pipe: "_SupervisorPipe"
+) -> None:
+    if options.data is None:
+        found, allowed = "--in-memory", "a data directory, since [recovery] has mirrors"
+        raise ConfigError([Fault("overlane broker", 0, "", found, allowed)])
+    # Only here: most brokers do without.
+    from overlane.node.recovery.hosting import hosting
+
+    await _run_host(hosting(options, network, hosted, _live, _print_waiting), pipe if supervised else None)
 
 
 async def _run_host(host: "Hosting", pipe: "_SupervisorPipe | None") -> None:
@@ -247,11 +258,11 @@ async def _live(node: Node, word: str = READY, pipe: "_SupervisorPipe | None" = 
         await pipe.connect()
     at = node.endpoints
     shown = "  ".join(f"{kind} {endpoint}" for kind, endpoint in at.listeners.items())
-    print(f"{word}  {node.options.name}  {shown}  admin {at.admin}", flush=True)
+    _say(f"{word}  {node.options.name}  {shown}  admin {at.admin}", node)
     manager = service_manager()
     manager.ready(f"serves as {node.options.name}")
     manager.gets_on = lambda: not node.driver.is_stuck
-    printing = asyncio.create_task(_print_links(node)) if word == READY else None
+    printing = asyncio.create_task(_print_links(node, pipe is not None)) if word == READY else None
     await node.run()
     if printing is not None:
         printing.cancel()
@@ -259,9 +270,24 @@ async def _live(node: Node, word: str = READY, pipe: "_SupervisorPipe | None" = 
         raise node.unwritten
 
 
-async def _print_links(node: Node) -> None:
+async def _print_links(node: Node, is_supervised: bool) -> None:
+    while is_supervised and not node.overlay.linked.is_set():
+        try:
+            async with asyncio.timeout(WAITING_EVERY_S):
+                await node.overlay.linked.wait()
+        except TimeoutError:
+            _say(f"{WAITING}  for links to {', '.join(node.overlay.missing)}", node)
     await node.overlay.linked.wait()
-    print(f"linked  {', '.join(node.overlay.neighbours) or 'with nobody'}", flush=True)
+    _say(f"linked  {', '.join(node.overlay.neighbours) or 'with nobody'}", node)
+
+
+def _say(text: str, node: Node) -> None:
+    """On standard output. Where nobody reads it any more, whoever has started the broker is gone, and it ends."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        node.end_soon()
 
 
 class _SupervisorPipe(asyncio.Protocol):

@@ -27,7 +27,7 @@ DAYS = 397
 EXPIRING = 1
 
 Directory = Annotated[Path, typer.Option("--dir", help="Directory of the certificates.")]
-Days = Annotated[int, typer.Option("--days", min=1, max=36_500, help="For how many days it is valid.")]
+Days = Annotated[int, typer.Option("--days", min=1, max=36_500, help="Validity in days.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 
 app = typer.Typer(
@@ -64,14 +64,14 @@ def init(
 @app.command()
 def issue(
     name: Annotated[str, typer.Argument(help="Name of the broker, server or user.")],
-    purpose: Annotated[Purpose, typer.Option("--for", help="What it is for.")] = Purpose.BROKER,
+    purpose: Annotated[Purpose, typer.Option("--for", help="Purpose of the certificate.")] = Purpose.BROKER,
     hosts: Annotated[
         list[str] | None,
         typer.Option("--host", help="Host name or IP address under which clients connect; several times for several."),
     ] = None,
     continues: Annotated[
         list[str] | None,
-        typer.Option("--continues", metavar="NAME", help="Broker whose mirror the host of this one may be."),
+        typer.Option("--continues", metavar="NAME", help="Broker that this host may take over, as its mirror."),
     ] = None,
     days: Days = DAYS,
     force: Force = False,

@@ -43,7 +43,7 @@ class MessageLine(msgspec.Struct, forbid_unknown_fields=True):
 def mediate(
     file: Annotated[Path, typer.Argument(help="Network file.", metavar="NETWORK.toml", show_default=False)],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Needed: brokers apply rules, this command only shows what they do.")
+        bool, typer.Option("--dry-run", help="Required: only show the effect of the rules. Brokers apply them.")
     ] = False,
     broker: Annotated[str, typer.Option("--broker", help="The rules of this broker (default: all rules).")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,

@@ -15,8 +15,9 @@ from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
 
 from overlane.adminapi.supervisor_client import CONTROL_SOCKET
+from overlane.cli.brokers.startup_report import StartupReport
 from overlane.coordination.access import ENSEMBLE, access_of
-from overlane.coordination.asking import asking
+from overlane.coordination.client import coordination_client
 from overlane.coordination.config_store import push_config
 from overlane.coordination.ensemble.running import run_ensemble
 from overlane.coordination.records import WANTED, MalformedRecord, WantedRecord, decode
@@ -39,6 +40,7 @@ def run_two_tiers(
     data: Path | None,
     options: list[str],
     tell: Tell,
+    report: StartupReport,
     ready: Callable[[str | None], None],
     page: PageListener | None = None,
     *,
@@ -48,7 +50,9 @@ def run_two_tiers(
     with ExitStack() as stack:
         home = data if data is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
         with suppress(KeyboardInterrupt):
-            asyncio.run(_Tiers(file, network, data, home, options, tell, ready, page, is_chaotic=is_chaotic).run())
+            asyncio.run(
+                _Tiers(file, network, data, home, options, tell, report, ready, page, is_chaotic=is_chaotic).run()
+            )
 
 
 class _Tiers:
@@ -60,6 +64,7 @@ class _Tiers:
         home: Path,
         options: list[str],
         tell: Tell,
+        report: StartupReport,
         ready: Callable[[str | None], None],
         page: PageListener | None,
         *,
@@ -74,6 +79,7 @@ class _Tiers:
         self._home = home
         self._options = options
         self._tell = tell
+        self._report = report
         self._ready = ready
         self._page = page
         self._is_chaotic = is_chaotic
@@ -85,13 +91,18 @@ class _Tiers:
 
     async def run(self) -> None:
         task = asyncio.ensure_future(self._run())
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, task.cancel)
+        self._report.stop_on_signals(task.cancel, self._end_at_once)
+        reporting = asyncio.create_task(self._report.run())
         with suppress(asyncio.CancelledError):
             await task
+        reporting.cancel()
+
+    def _end_at_once(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.kill_all()
 
     async def _run(self) -> None:
+        self._report.awaited = lambda: f"ZooKeeper ({self._coordination.zookeeper})"
         if self._coordination.zookeeper != EMBEDDED:
             await self._serve(access_of(self._coordination))
             return
@@ -121,6 +132,7 @@ class _Tiers:
         supervisor = self._supervisor = Supervisor(
             self._file, self._names(), self._data, self._options, self._tell, self._words
         )
+        self._report.awaited = supervisor.awaited
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
         launching = asyncio.create_task(self._launch(supervisor))
         try:
@@ -131,7 +143,7 @@ class _Tiers:
                 if self._page is not None:
                     watched = LiveOverlay(self._network, self._file.name, self._page, self._is_chaotic, supervisor)
                     address = await stack.enter_async_context(serve_live(watched))
-                await supervisor.run(lambda: self._ready(address))
+                await supervisor.run(lambda: self._report.ready(lambda: self._ready(address)))
         finally:
             launching.cancel()
             await asyncio.gather(launching, return_exceptions=True)
@@ -171,7 +183,7 @@ class _Tiers:
         assert self._access is not None
         while True:
             try:
-                async with asking(self._access, None) as session:
+                async with coordination_client(self._access, None) as session:
                     while True:
                         node = await session.read(WANTED)
                         wanted = 0 if node is None else decode(WANTED, node.data, WantedRecord).routing
@@ -187,7 +199,7 @@ class _Tiers:
 
     async def _push(self) -> None:
         assert self._access is not None
-        async with asking(self._access, None) as session:
+        async with coordination_client(self._access, None) as session:
             await push_config(session, self._file.read_text(), f"{getpass.getuser()}@{socket.gethostname()}")
 
     def _reload(self) -> None:

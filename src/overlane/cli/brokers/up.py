@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from overlane.adminapi.supervisor_client import CONTROL_SOCKET
+from overlane.cli.brokers.startup_report import StartupReport
 from overlane.cli.exit_status import UNAVAILABLE, exit_on_error, fail
 from overlane.errors import ConfigError, Unavailable
 from overlane.extras import is_installed, missing_extra
@@ -93,9 +94,18 @@ def up(
             from overlane.cli.brokers.two_tiers import run_two_tiers
 
             run_two_tiers(
-                network, described, where_data, options, tell, lambda at: _show(out, where, at), page, is_chaotic=chaos
+                network,
+                described,
+                where_data,
+                options,
+                tell,
+                StartupReport(tell),
+                lambda at: _show(out, where, at),
+                page,
+                is_chaotic=chaos,
             )
         return
+    report = StartupReport(tell)
     supervisor = Supervisor(network, _names(described), where_data, options, tell)
     levels = ["--log-level", log_level.value]
     gateways = Supervisor(network, _gateway_names(described), None, levels, tell, command="gateway")
@@ -108,6 +118,7 @@ def up(
                     gateways,
                     None if page is None else LiveOverlay(described, network.name, page, chaos, supervisor),
                     control,
+                    report,
                     lambda at: _show(out, where, at),
                     lambda: _reloaded_names(network, err),
                 )
@@ -145,6 +156,7 @@ async def _run_with_page(
     gateways: Supervisor,
     watched: LiveOverlay | None,
     control: Path | None,
+    report: StartupReport,
     ready: Callable[[str | None], None],
     reload_names: Callable[[], tuple[list[str], list[str]] | None],
 ) -> None:
@@ -153,16 +165,19 @@ async def _run_with_page(
         if control is not None:
             await stack.enter_async_context(listening(supervisor, control))
         address = await stack.enter_async_context(serve_live(watched)) if watched is not None else None
-        await _run(supervisor, gateways, lambda: ready(address), reload_names)
+        await _run(supervisor, gateways, report, lambda: ready(address), reload_names)
 
 
 async def _run(
     supervisor: Supervisor,
     gateways: Supervisor,
+    report: StartupReport,
     ready: Callable[[], None],
     reload_names: Callable[[], tuple[list[str], list[str]] | None],
 ) -> None:
-    task = asyncio.create_task(_run_all(supervisor, gateways, ready))
+    task = asyncio.create_task(_run_all(supervisor, gateways, lambda: report.ready(ready)))
+    report.awaited = lambda: supervisor.awaited() or gateways.awaited()
+    reporting = asyncio.create_task(report.run())
     changes: set[asyncio.Task[None]] = set()
 
     async def change(brokers: list[str], gateway_names: list[str]) -> None:
@@ -175,12 +190,15 @@ async def _run(
             changes.add(changing)
             changing.add_done_callback(changes.discard)
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    def end_at_once() -> None:
+        gateways.kill_all()
+        supervisor.kill_all()
+
+    report.stop_on_signals(task.cancel, end_at_once)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     with suppress(asyncio.CancelledError):
         await task
+    reporting.cancel()
 
 
 async def _run_all(supervisor: Supervisor, gateways: Supervisor, ready: Callable[[], None]) -> None:

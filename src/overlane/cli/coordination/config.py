@@ -12,7 +12,7 @@ import typer
 
 from overlane.cli.coordination.where import File, Where, with_zookeeper
 from overlane.cli.exit_status import exit_on_error
-from overlane.coordination.asking import asking
+from overlane.coordination.client import coordination_client
 from overlane.coordination.config_store import push_config, read_config
 from overlane.coordination.contract import DATA_BYTES_MAX
 from overlane.coordination.records import ConfigRecord
@@ -36,10 +36,10 @@ def push(
     file: ConfigFile,
     over: Annotated[
         int | None,
-        typer.Option("--over", min=0, help="Push only over this version (0: none yet).", show_default=False),
+        typer.Option("--over", min=0, help="Push only if this version is current (0: none yet).", show_default=False),
     ] = None,
 ) -> None:
-    """Push a network file: all brokers without a file follow it. A wrong one is refused whole."""
+    """Push a network file. All brokers without a file of their own follow it. An invalid file is refused."""
     with exit_on_error():
         text = _checked(file)
         access = where.access(file)
@@ -98,10 +98,10 @@ def _run(work: Coroutine[object, object, Result]) -> Result:
 
 
 async def _push(access: Access, text: str, over: int | None) -> ConfigRecord:
-    async with asking(access) as session:
+    async with coordination_client(access) as session:
         return await push_config(session, text, f"{getpass.getuser()}@{socket.gethostname()}", over)
 
 
 async def _pull(access: Access) -> ConfigRecord | None:
-    async with asking(access) as session:
+    async with coordination_client(access) as session:
         return await read_config(session)

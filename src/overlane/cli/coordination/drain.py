@@ -7,12 +7,12 @@ import typer
 
 from overlane.cli.coordination.where import File, Where, with_zookeeper
 from overlane.cli.exit_status import fail
-from overlane.coordination.asking import Asking, asking
+from overlane.coordination.client import CoordinationClient, coordination_client
 from overlane.coordination.contract import Create, Delete
 from overlane.coordination.records import MalformedRecord
 from overlane.coordination.zookeeper import Access
 from overlane.errors import ConfigError, Fault, Unavailable
-from overlane.items.policy import Policy
+from overlane.items.policy import ItemPolicy
 from overlane.items.records import ITEMS, Paths, decode
 
 LOOK_S = 0.1
@@ -41,7 +41,7 @@ def _run(where: Where, file: File, name: str, within_s: int, *, is_drained: bool
 
 
 async def _change(access: Access, name: str, within_s: int, is_drained: bool) -> str:
-    async with asking(access) as session:
+    async with coordination_client(access) as session:
         paths = await _paths_of(session, name)
         path = f"{paths.drained}/{name}"
         known = await session.names(paths.agents)
@@ -59,7 +59,7 @@ async def _change(access: Access, name: str, within_s: int, is_drained: bool) ->
     raise Unavailable("the management agents", f"no new placement within {within_s} s; the request stays")
 
 
-async def _paths_of(session: Asking, name: str) -> Paths:
+async def _paths_of(session: CoordinationClient, name: str) -> Paths:
     for domain in await session.names(ITEMS):
         paths = Paths(domain)
         if name in {*await session.names(paths.agents), *await session.names(paths.drained)}:
@@ -67,9 +67,9 @@ async def _paths_of(session: Asking, name: str) -> Paths:
     raise ConfigError([Fault("overlane drain", 0, "NAME", f'"{name}"', "a broker of a domain with [items] that runs")])
 
 
-async def _policy(session: Asking, paths: Paths) -> Policy | None:
+async def _policy(session: CoordinationClient, paths: Paths) -> ItemPolicy | None:
     node = await session.read(paths.policy)
     try:
-        return None if node is None else decode(paths.policy, node.data, Policy)
+        return None if node is None else decode(paths.policy, node.data, ItemPolicy)
     except MalformedRecord as error:
         raise Unavailable("the management agents", str(error)) from None

@@ -13,7 +13,7 @@ from rich.markup import escape
 from overlane.cli.coordination.where import File, Where, with_zookeeper
 from overlane.cli.exit_status import exit_on_error
 from overlane.cli.output import AsJson, Watch, span, table
-from overlane.coordination.asking import asking
+from overlane.coordination.client import coordination_client
 from overlane.coordination.reading import Overview, read_overview
 from overlane.coordination.records import unpack
 from overlane.coordination.zookeeper import Access
@@ -72,7 +72,7 @@ def _show(access: Access, as_json: bool, watch: bool, rows: Rows, render: Render
 async def _poll(access: Access, as_json: bool, watch: bool, rows: Rows, render: Render) -> None:
     console = Console(highlight=False)
     console = console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
-    async with asking(access) as session:
+    async with coordination_client(access) as session:
         if not watch:
             _print(console, await read_overview(session), as_json, rows, render)
             return

@@ -17,12 +17,12 @@ from overlane.cli.coordination.relocation import forget_broker, move_broker, rep
 from overlane.cli.coordination.where import Where, with_zookeeper
 from overlane.cli.exit_status import exit_on_error
 from overlane.cli.output import AsJson, TokenFile, Watch, table
-from overlane.coordination.asking import Asking, asking
+from overlane.coordination.client import CoordinationClient, coordination_client
 from overlane.coordination.reading import read_overview
 from overlane.coordination.records import BrokerRecord, MalformedRecord
 from overlane.coordination.zookeeper import Access
 from overlane.network.schema import Endpoint
-from overlane.recovery.host_records import (
+from overlane.recovery.hosts.host_records import (
     HOSTS,
     MIRRORS,
     MOVES,
@@ -144,7 +144,7 @@ def forget(
 async def _poll(access: Access, token: Secret | None, as_json: bool, watch: bool) -> None:
     console = Console(highlight=False)
     console = console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
-    async with asking(access) as session:
+    async with coordination_client(access) as session:
         if not watch:
             _print(console, await _rows(session, token), as_json)
             return
@@ -191,7 +191,7 @@ def _told(mirror: Mirror) -> str:
 # Reading
 
 
-async def _rows(session: Asking, token: Secret | None) -> list[Row]:
+async def _rows(session: CoordinationClient, token: Secret | None) -> list[Row]:
     registered = (await read_overview(session)).brokers
     rows = []
     for domain in await session.names(MIRRORS):
@@ -229,7 +229,7 @@ def _row(
     return Row(broker, domain, primary, epoch, tuple(mirrors), candidates, "" if move_to is None else move_to.host)
 
 
-async def _records(session: Asking, parent: str, kind: type[Record]) -> dict[str, Record]:
+async def _records(session: CoordinationClient, parent: str, kind: type[Record]) -> dict[str, Record]:
     found: dict[str, Record] = {}
     for name, node in sorted((await session.children(parent)).items()):
         try:

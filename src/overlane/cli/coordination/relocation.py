@@ -2,19 +2,19 @@
 
 import asyncio
 
-from overlane.coordination.asking import Asking, asking
+from overlane.coordination.client import CoordinationClient, coordination_client
 from overlane.coordination.contract import Create, Delete, Done, Replace
 from overlane.coordination.reading import read_overview
 from overlane.coordination.records import MalformedRecord
 from overlane.coordination.zookeeper import Access
 from overlane.errors import ConfigError, Fault, Unavailable
-from overlane.recovery.host_records import HOSTS, MIRRORS, MOVES, MoveRecord, encode_record
+from overlane.recovery.hosts.host_records import HOSTS, MIRRORS, MOVES, MoveRecord, encode_record
 from overlane.recovery.replica_set import ReplicaSet, decode_set, encode_set, replica_path
 
 LOOK_S = 0.1
 
 
-async def replica_set_of(session: Asking, broker: str) -> ReplicaSet | None:
+async def replica_set_of(session: CoordinationClient, broker: str) -> ReplicaSet | None:
     node = await session.read(replica_path(broker))
     try:
         return None if node is None else decode_set(replica_path(broker), node.data)
@@ -27,7 +27,7 @@ async def replica_set_of(session: Asking, broker: str) -> ReplicaSet | None:
 
 async def move_broker(access: Access, name: str, host: str, within_s: int) -> int:
     """The epoch in which it is there. ConfigError or Unavailable."""
-    async with asking(access) as session:
+    async with coordination_client(access) as session:
         domain, hosts = await _domain_of(session, name, "move")
         if host not in hosts:
             allowed = f"one of {', '.join(sorted(hosts)) or 'none, since no host of the domain is there'}"
@@ -43,7 +43,7 @@ async def move_broker(access: Access, name: str, host: str, within_s: int) -> in
     raise Unavailable(f"broker {name}", f"not at {host} within {within_s} s; it still moves there when it can")
 
 
-async def _domain_of(session: Asking, name: str, command: str) -> tuple[str, set[str]]:
+async def _domain_of(session: CoordinationClient, name: str, command: str) -> tuple[str, set[str]]:
     for domain in await session.names(MIRRORS):
         if name in await session.names(f"{MIRRORS}/{domain}"):
             return domain, set(await session.names(f"{HOSTS}/{domain}"))
@@ -55,7 +55,7 @@ async def _domain_of(session: Asking, name: str, command: str) -> tuple[str, set
 
 async def what_is_lost(access: Access, name: str) -> str:
     """ConfigError where there is nothing to forget, or its own host serves it."""
-    async with asking(access) as session:
+    async with coordination_client(access) as session:
         domain, hosts = await _domain_of(session, name, "forget")
         value = await replica_set_of(session, name)
         is_served = name in (await read_overview(session)).brokers
@@ -70,7 +70,7 @@ async def what_is_lost(access: Access, name: str) -> str:
 
 
 async def forget_broker(access: Access, name: str) -> None:
-    async with asking(access) as session:
+    async with coordination_client(access) as session:
         domain, _ = await _domain_of(session, name, "forget")
         # The set first: whoever serves the broker stops at once. Then hosts end the processes of its mirrors.
         while (node := await session.read(replica_path(name))) is not None:

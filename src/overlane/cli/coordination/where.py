@@ -18,9 +18,9 @@ import typer
 from overlane.coordination.access import access_of
 from overlane.coordination.zookeeper import Access
 from overlane.errors import ConfigError, Fault
-from overlane.network.coordinated import chroot, zookeeper_hosts
 from overlane.network.reading import read_network
 from overlane.network.schema import EMBEDDED, Coordination
+from overlane.network.sections.coordinated import chroot, zookeeper_hosts
 
 File = Annotated[
     Path | None,

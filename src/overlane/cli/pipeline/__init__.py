@@ -16,6 +16,10 @@ COMMANDS = {
         "overlane.cli.pipeline.report",
         "Write an HTML report of the last run: load, correlated bursts, reliability, deadlines, latency, plan.",
     ),
+    "forecast": Command(
+        "overlane.cli.pipeline.forecast",
+        "Forecast next week's peak of each item, with an interval, from at least three weeks of telemetry.",
+    ),
     "watch": Command(
         "overlane.cli.pipeline.watch",
         "Compute the share of messages in time per topic, live; publish an alert when it falls below the target.",

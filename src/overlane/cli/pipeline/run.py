@@ -19,16 +19,18 @@ from rich.table import Table
 
 from overlane.cli.exit_status import UNAVAILABLE, exit_on_error, fail
 from overlane.cli.pipeline.guards import check_remote, check_spark, ended_by_sigterm
+from overlane.cli.pipeline.placement import read_placement
 from overlane.cli.plan import rollout
 from overlane.errors import Unavailable
 from overlane.pipeline.expectations import Expectations, read_expectations, unmet
 from overlane.pipeline.lake_listing import list_lake
 from overlane.pipeline.output_directory import OutputDirectory
 from overlane.pipeline.session import open_session
-from overlane.pipeline.settings import Settings
+from overlane.pipeline.settings import DomainPlacement, PipelineSettings
 from overlane.pipeline.small_runs import CASE_TASKS, SMALL_RUN_CONF, is_small
 
 NOT_AS_EXPECTED = 3
+DEFAULT_DOMAIN = "default"
 
 Lake = Annotated[str, typer.Option(help="Lake with the telemetry: a directory, or a URL that Spark can read.")]
 Master = Annotated[str | None, typer.Option(help="Spark master, such as spark://host:7077 (default: local[*]).")]
@@ -36,7 +38,11 @@ Remote = Annotated[str | None, typer.Option(help="Spark Connect server, such as 
 Levels = Annotated[int, typer.Option(min=1, help="Number of leading topic levels that form an item.")]
 Capacity = Annotated[float | None, typer.Option(min=0, help="Capacity of a broker in messages per second.")]
 Channels = Annotated[int, typer.Option(min=0, help="Number of multicast channels.")]
-Domain = Annotated[str, typer.Option(help="Domain of the lake.")]
+Domain = Annotated[str | None, typer.Option(help="Domain of the lake (default: that of --network, or `default`).")]
+NetworkFile = Annotated[
+    Path | None,
+    typer.Option("--network", metavar="NETWORK.toml", help="Plan the placement of the items of this network."),
+]
 Conf = Annotated[list[str] | None, typer.Option(help="Spark setting, NAME=VALUE; repeatable.")]
 Apply = Annotated[
     str | None,
@@ -57,7 +63,8 @@ def run(
     item_levels: Levels = 1,
     capacity: Capacity = None,
     channels: Channels = 8,
-    domain: Domain = "default",
+    domain: Domain = None,
+    network: NetworkFile = None,
     conf: Conf = None,
     apply: Apply = None,
     expect: Expect = None,
@@ -66,7 +73,12 @@ def run(
     """Compute all tables from the lake. Telemetry that an earlier run has read is not read again."""
     brokers = rollout.rollout_targets(apply) if apply is not None else None
     limits = read_expectations(expect) if expect is not None else None
-    settings, brief = Settings(address_of(lake), domain, item_levels, capacity, channels), {}
+    placement = DomainPlacement()
+    if network is not None:
+        with exit_on_error():
+            domain, placement = read_placement(network, domain)
+    settings = PipelineSettings(address_of(lake), domain or DEFAULT_DOMAIN, item_levels, capacity, channels, placement)
+    brief: Mapping[str, str] = {}
     if is_small(settings.lake, out):
         settings, brief = replace(settings, case_tasks=CASE_TASKS), SMALL_RUN_CONF
     output = OutputDirectory(out)
@@ -102,7 +114,7 @@ def dry_run(
 ) -> None:
     """Check that all tables can be computed, and list them; writes nothing."""
     with session(master, remote, conf, SMALL_RUN_CONF) as spark, _runner() as runner:
-        names = runner.dry_run(spark, Settings(address_of(lake)))
+        names = runner.dry_run(spark, PipelineSettings(address_of(lake)))
     typer.echo(msgspec.json.encode(names) if as_json else f"{len(names)} tables: {', '.join(names)}")
 
 

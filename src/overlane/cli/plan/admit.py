@@ -17,12 +17,12 @@ from overlane.cli.plan.command import AsJson, ProblemFile, run_solver
 from overlane.cli.plan.reserve import ProfileGiven
 from overlane.planning.problem import BadProblem
 from overlane.planning.reserve import tspec_of
-from overlane.reservation.contract import Admitted, Ask, Offer, Refused
+from overlane.reservation.contract import Admitted, Ask, Offer, ReservationRefused
 from overlane.reservation.link_ledger import SHARE, LinkTerms
 from overlane.reservation.rsvp.objects import FILTER_BYTES_MAX, Style, session_of
 from overlane.reservation.rsvp.pcap import capture
 from overlane.reservation.soft_state import ANSWER_NS, REFRESH_MS_MAX
-from overlane.sim.reservation_network import ReservationNetwork
+from overlane.sim.reservation_network import SimulatedReservations
 
 BROKERS_MAX = 128
 REQUESTS_MAX = 2000
@@ -91,7 +91,7 @@ def admit(problem: ProblemFile, as_json: AsJson = False, pcap: PcapFile = None) 
 
 def _solve(problem: AdmitProblem, pcap: str | None) -> AdmitAnswer:
     names = sorted({name for link in problem.links for name in link.ends})
-    net = ReservationNetwork(_links(problem, names), refresh_ms=REFRESH_MS_MAX)
+    net = SimulatedReservations(_links(problem, names), refresh_ms=REFRESH_MS_MAX)
     if pcap is not None:
         net.sent = []
     decisions = decide(net, names, problem.publishers, problem.subscribers)
@@ -104,7 +104,7 @@ def _solve(problem: AdmitProblem, pcap: str | None) -> AdmitAnswer:
 
 
 def decide(
-    net: ReservationNetwork,
+    net: SimulatedReservations,
     names: list[str],
     publishers: Sequence[PublisherGiven],
     subscribers: Sequence[SubscriberGiven],
@@ -118,7 +118,7 @@ def decide(
     return [_decide(net, names, place, number, one) for number, one in enumerate(subscribers)]
 
 
-def uses_of(net: ReservationNetwork, names: list[str]) -> list[LinkUse]:
+def uses_of(net: SimulatedReservations, names: list[str]) -> list[LinkUse]:
     return [
         LinkUse(names[broker - 1], names[peer - 1], ledger.promised, ledger.terms.capacity)
         for broker, agent in net.agents.items()
@@ -157,7 +157,7 @@ def _check(broker: str, topic: str, place: dict[str, int], where: str) -> None:
 
 
 def _decide(
-    net: ReservationNetwork, names: list[str], place: dict[str, int], number: int, one: SubscriberGiven
+    net: SimulatedReservations, names: list[str], place: dict[str, int], number: int, one: SubscriberGiven
 ) -> Decision:
     where, request = f"subscribers[{number}]", str(number)
     _check(one.broker, one.topic, place, where)
@@ -170,14 +170,14 @@ def _decide(
         case Admitted(_, flowspec, bound_s):
             path = _path(net, names, place[one.broker], one.topic)
             return Decision(one.broker, one.topic, True, flowspec.rate, bound_s, path)
-        case Refused(_, reason, link, rate, latency_s):
+        case ReservationRefused(_, reason, link, rate, latency_s):
             bottleneck = None if link is None else (names[link[0] - 1], names[link[1] - 1])
             return Decision(one.broker, one.topic, False, None, None, [], reason, bottleneck, rate, latency_s)
         case _:
             return Decision(one.broker, one.topic, False, reason="interrupted")
 
 
-def _path(net: ReservationNetwork, names: list[str], broker: int, topic: str) -> list[str]:
+def _path(net: SimulatedReservations, names: list[str], broker: int, topic: str) -> list[str]:
     """From the sender, the first where there are several."""
     session = session_of(topic)
     sender = next(iter(net.agents[broker].paths.serving(session, None)), None)

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from overlane.cli.plan.command import AsJson, ProblemFile, run_solver
 from overlane.cli.plan.workload import AllocateProblem, checked, held_by, names, show_nearest, stopwatch
-from overlane.planning.allocation import Allocation, Outcome
+from overlane.planning.allocation import Allocation, AllocationOutcome
 from overlane.planning.allocation import allocate as best_allocation
 from overlane.planning.problem import NoSolution
 
@@ -61,7 +61,7 @@ def _answer(found: Allocation) -> AllocateAnswer:
     )
 
 
-def _outcome(outcome: Outcome) -> OutcomeAnswer:
+def _outcome(outcome: AllocationOutcome) -> OutcomeAnswer:
     return OutcomeAnswer(outcome.primary, outcome.utility, outcome.risk)
 
 

@@ -15,8 +15,8 @@ from overlane.cli.plan.command import AsJson, ProblemFile, run_solver
 from overlane.cli.plan.workload import CasebaseProblem, checked, stopwatch
 from overlane.planning.case_base import (
     Case,
+    CasePolicy,
     NormalPlan,
-    Policy,
     failure_cases,
     low_load_cases,
     normal_plan,
@@ -69,7 +69,7 @@ def _solve(given: CasebaseProblem) -> CasebaseAnswer:
     )
 
 
-def _solved(plan: NormalPlan, cases: list[Case]) -> Iterator[Policy]:
+def _solved(plan: NormalPlan, cases: list[Case]) -> Iterator[CasePolicy]:
     """The policies in the order of the cases, with a progress bar on standard error."""
     cores = os.cpu_count() or 1
     console = Console(stderr=True)
@@ -90,13 +90,13 @@ def _remember(plan: NormalPlan) -> None:
     _plan = plan
 
 
-def _solve_remembered(case: Case) -> Policy:
+def _solve_remembered(case: Case) -> CasePolicy:
     if _plan is None:
         raise RuntimeError("a worker was given a case before the plan")
     return solve_case(_plan, case)
 
 
-def _answer(policy: Policy) -> PolicyAnswer:
+def _answer(policy: CasePolicy) -> PolicyAnswer:
     return PolicyAnswer(
         policy.failed,
         policy.off,

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from overlane.cli.plan.command import AsJson, ProblemFile, run_solver
-from overlane.planning.reserve import PathTerms, Profile, RSpec, Service, Subscription, TokenBucket, TSpec
+from overlane.planning.reserve import PathTerms, Profile, ReservedSubscription, RSpec, Service, TokenBucket, TSpec
 from overlane.planning.reserve import reserve as reservation_for
 
 
@@ -84,7 +84,7 @@ def _solve(problem: ReserveProblem) -> ReserveAnswer:
     publisher, subscriber, path = problem.publisher, problem.subscriber, problem.path
     found = reservation_for(
         None if publisher is None else publisher.profile(),
-        None if subscriber is None else Subscription(subscriber.profile(), subscriber.latency_s),
+        None if subscriber is None else ReservedSubscription(subscriber.profile(), subscriber.latency_s),
         None if path is None else PathTerms(path.c_tot_bytes, path.d_tot_s),
         problem.slack_s,
     )

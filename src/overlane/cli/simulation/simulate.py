@@ -178,9 +178,9 @@ def _recorder(file: Path | None, world: "World", network: Network, title: str) -
         yield lambda _: None
         return
     from overlane.monitor.recording_file import write_recording
-    from overlane.monitor.simulation_recorder import Recorder
+    from overlane.monitor.simulation_recorder import SimulationRecorder
 
-    recorder = Recorder(world, network, Path(title).name)
+    recorder = SimulationRecorder(world, network, Path(title).name)
     yield recorder.sample
     write_recording(file, recorder.head(), recorder.changes)
 

@@ -9,8 +9,8 @@ from rich.table import Table
 from overlane.cli.simulation.traffic_view import share
 from overlane.core.routing.paths import paths_in
 from overlane.core.units import MS, NEVER, SECOND, Nanos
-from overlane.sim.chronicle import Deed, Requirement, RouteMove, Unmeetable, milliseconds, seconds
 from overlane.sim.report import Report, TopicReport
+from overlane.sim.run_log import Requirement, RouteMove, RunEvent, Unmeetable, milliseconds, seconds
 from overlane.sim.world import World
 
 TIMELINE_LINES_MAX = 60
@@ -64,13 +64,13 @@ def topic_cells(topic: TopicReport) -> Iterator[str]:
 
 def _timeline(world: World) -> Iterator[str]:
     """Events, each followed by the route changes it caused, in time order."""
-    chronicle = world.chronicle
-    moves = [move for move in chronicle.route_moves if move.at >= 0]
-    entries: list[Deed | RouteMove | Unmeetable | Requirement] = [*chronicle.deeds, *moves, *chronicle.unmeetable]
-    entries += chronicle.requirements
+    run_log = world.run_log
+    moves = [move for move in run_log.route_moves if move.at >= 0]
+    entries: list[RunEvent | RouteMove | Unmeetable | Requirement] = [*run_log.deeds, *moves, *run_log.unmeetable]
+    entries += run_log.requirements
     for entry in sorted(entries, key=lambda entry: entry.at):  # stable: an event before the changes it caused
         match entry:
-            case Deed(at, what):
+            case RunEvent(at, what):
                 yield f"{seconds(at):>9.3f} s  [bold]{escape(what)}[/]"
             case RouteMove():
                 yield f"{seconds(entry.at):>9.3f} s    {_moved(entry)}"

@@ -13,12 +13,12 @@ from overlane.client.items.publishing import Publishing
 from overlane.client.items.sessions import Sessions
 from overlane.client.items.subscribing import ItemSubscription
 from overlane.client.message import Body, Properties, Publication
-from overlane.client.protocol import Settings, WantedSubscription
+from overlane.client.protocol import SessionSettings, WantedSubscription
 from overlane.client.qos import Qos, Reliability, TopicQos
 from overlane.client.subscription import Subscription
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.items.directory import DIRECTORY, At, BadEntry, Directory, Entry, decode_entry
-from overlane.pubsub.message_ids import PROPERTY
+from overlane.items.directory import DIRECTORY, At, BadEntry, Entry, ItemDirectory, decode_entry
+from overlane.pubsub.publishing.message_ids import PROPERTY
 
 HOME_ASKED_AFTER: Nanos = 1 * SECOND
 HOME_SILENCE: Nanos = 2 * SECOND
@@ -29,7 +29,7 @@ DIRECTORY_WITHIN_S = 1.0
 class ItemClient(Client):
     def __init__(
         self,
-        settings: Settings,
+        settings: SessionSettings,
         options: ConnectOptions,
         make: "Callable[[At], Client | None]",
         *,
@@ -41,7 +41,7 @@ class ItemClient(Client):
         super().__init__(
             settings, options, keep_session=keep_session, outbox_max=outbox_max, outbox_bytes_max=outbox_bytes_max
         )
-        self.directory = Directory()
+        self.directory = ItemDirectory()
         self._sessions = Sessions(make, self._changed, self._follow)
         self._publishing = Publishing(self._sessions, self.directory.entries.get)
         self._subscriptions: list[ItemSubscription] = []

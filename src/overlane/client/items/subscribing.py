@@ -16,8 +16,8 @@ from overlane.client.inbox import Inbox
 from overlane.client.items.sessions import Sessions
 from overlane.client.message import Message
 from overlane.client.protocol import WantedSubscription
-from overlane.items.directory import Directory
-from overlane.pubsub.message_ids import PROPERTY, IdWindow, read_id
+from overlane.items.directory import ItemDirectory
+from overlane.pubsub.publishing.message_ids import PROPERTY, IdWindow, read_id
 
 RUNS_MAX = 1_000
 STANDBY = (("overlane-standby", "yes"),)
@@ -60,7 +60,7 @@ class ItemSubscription:
         unread_max: int,
         home: Engine,
         sessions: Sessions,
-        directory: Directory,
+        directory: ItemDirectory,
         ended: "Callable[[ItemSubscription], None]",
     ) -> None:
         self._wanted = wanted

@@ -17,7 +17,7 @@ from overlane.client.protocol.events import (
     SubscriptionRefused,
     Unsubscribed,
 )
-from overlane.client.protocol.machine import Protocol, Settings
+from overlane.client.protocol.machine import Protocol, SessionSettings
 from overlane.client.protocol.subscribing import WantedSubscription
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "PublicationRejected",
     "Sending",
     "ServerDisconnected",
-    "Settings",
+    "SessionSettings",
     "Subscribed",
     "SubscriptionRefused",
     "Unsubscribed",

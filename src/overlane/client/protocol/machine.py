@@ -49,7 +49,7 @@ DISCONNECT_REASONS = frozenset({0x81, 0x82, 0x90, 0x94, 0x95, 0x99})
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SessionSettings:
     """How the client presents itself to a broker."""
 
     client_id: str
@@ -69,7 +69,7 @@ class Settings:
     """What this life of the client is called, for brokers that let it have QoS 1 messages once; "" asks for nothing."""
 
 
-class Stage(Enum):
+class SessionStage(Enum):
     OFFLINE = auto()
     GREETING = auto()
     ONLINE = auto()
@@ -77,7 +77,7 @@ class Stage(Enum):
 
 
 class Protocol:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: SessionSettings) -> None:
         self._settings = settings
         self.out: list[bytes] = []
         """Bytes for the broker, in order. The driver takes them out."""
@@ -87,7 +87,7 @@ class Protocol:
         self._subscribing = Subscribing(ids, self.out)
         self._keepalive = KeepAlive()
         self._framer = Framer(settings.packet_bytes_max)
-        self._stage = Stage.OFFLINE
+        self._stage = SessionStage.OFFLINE
         self._writable = True
         self._was_connected = False
         self.limits = BrokerLimits()
@@ -96,7 +96,7 @@ class Protocol:
 
     @property
     def online(self) -> bool:
-        return self._stage is Stage.ONLINE
+        return self._stage is SessionStage.ONLINE
 
     @property
     def is_writable(self) -> bool:
@@ -132,7 +132,7 @@ class Protocol:
             properties.append(HERE_WANTED)
         if settings.redirect and is_redirected:
             properties.append(REDIRECT_WANTED)
-        self._stage = Stage.GREETING
+        self._stage = SessionStage.GREETING
         self._framer = Framer(settings.packet_bytes_max)
         self._writable = True
         self.out.clear()
@@ -172,7 +172,7 @@ class Protocol:
 
     def lost(self) -> None:
         """The connection is gone. What was owed and wanted is kept for the next one."""
-        self._stage = Stage.OFFLINE
+        self._stage = SessionStage.OFFLINE
         self._incoming.lost()
         self._subscribing.lost()
         self._keepalive.end()
@@ -183,7 +183,7 @@ class Protocol:
         if self.online:
             expiry_s = 0 if end_session and self._settings.session_expiry_s else None
             self.out.append(codec5.write(mqtt5.DisconnectPacket(session_expiry_interval=expiry_s)))
-        self._stage = Stage.LEAVING
+        self._stage = SessionStage.LEAVING
 
     def writable(self, writable: bool, now: Nanos) -> list[Event]:
         """Whether the connection takes more bytes; publications wait while it does not."""
@@ -201,7 +201,7 @@ class Protocol:
     def tick(self, now: Nanos) -> list[Event]:
         """The next deadline has come."""
         if now >= self._keepalive.dead_at:
-            self._stage = Stage.OFFLINE
+            self._stage = SessionStage.OFFLINE
             return [ConnectionFailed("the broker has been silent for too long", is_violation=False)]
         if now >= self._keepalive.ask_at:
             self.out.append(PINGREQ)
@@ -245,20 +245,20 @@ class Protocol:
     # Inside
 
     def _is_offline(self) -> bool:
-        return self._stage is Stage.OFFLINE
+        return self._stage is SessionStage.OFFLINE
 
     def _pump(self, now: Nanos) -> list[Event]:
         return self._outgoing.pump(now) if self.is_writable else []
 
     def _arrived(self, packet: mqtt5.PublishPacket, events: list[Event]) -> None:
-        if self._stage is Stage.GREETING:
+        if self._stage is SessionStage.GREETING:
             raise Malformed(PROTOCOL_ERROR, "PUBLISH before CONNACK")
         message = self._incoming.arrived(packet)
         if message is not None:
             events.append(message)
 
     def _handle(self, packet: mqtt5.Packet, now: Nanos) -> Iterator[Event]:
-        if isinstance(packet, mqtt5.ConnAckPacket) is not (self._stage is Stage.GREETING):
+        if isinstance(packet, mqtt5.ConnAckPacket) is not (self._stage is SessionStage.GREETING):
             raise Malformed(PROTOCOL_ERROR, f"{type(packet).__name__} at the wrong time")
         match packet:
             case mqtt5.PubAckPacket() | mqtt5.PubRecPacket() | mqtt5.PubCompPacket():
@@ -274,7 +274,7 @@ class Protocol:
             case mqtt5.ConnAckPacket():
                 yield from self._greeted(packet, now)
             case mqtt5.DisconnectPacket():
-                self._stage = Stage.OFFLINE
+                self._stage = SessionStage.OFFLINE
                 yield ServerDisconnected(int(packet.reason_code), packet.reason_str or "")
             case (
                 mqtt5.ConnectPacket()
@@ -290,10 +290,10 @@ class Protocol:
 
     def _greeted(self, packet: mqtt5.ConnAckPacket, now: Nanos) -> Iterator[Event]:
         if code := int(packet.reason_code):
-            self._stage = Stage.OFFLINE
+            self._stage = SessionStage.OFFLINE
             yield ConnectRefused(code, packet.reason_str or "", packet.server_reference or "")
             return
-        self._stage = Stage.ONLINE
+        self._stage = SessionStage.ONLINE
         keep_alive_s = self._settings.keep_alive_s if packet.server_keep_alive is None else packet.server_keep_alive
         self._keepalive.begin(keep_alive_s * SECOND, now)
         self.limits = BrokerLimits(
@@ -315,5 +315,5 @@ class Protocol:
             code = wrong.reason if wrong.reason in DISCONNECT_REASONS else PROTOCOL_ERROR
             reason = mqtt5.DisconnectReasonCode(code)
             self.out.append(codec5.write(mqtt5.DisconnectPacket(reason_code=reason, reason_str=str(wrong)[:200])))
-        self._stage = Stage.OFFLINE
+        self._stage = SessionStage.OFFLINE
         return ConnectionFailed(str(wrong), is_violation=True)

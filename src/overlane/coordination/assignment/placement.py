@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from importlib import import_module
 
+from overlane.coordination.assignment.latencies import Latencies
 from overlane.errors import ConfigError, Fault
 
 LOAD_BOUND = 1.25
@@ -42,16 +43,26 @@ class Tier:
     brokers: Mapping[str, RoutingBroker]
     bundles: Mapping[int, Bundle]
     assigned: Mapping[int, str]
-    latency_us: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    latency_us: Latencies = field(default_factory=lambda: Latencies({}))
     """From an edge to a routing broker, where it has been measured."""
+
+    def takers(self) -> list[str]:
+        """Brokers that take bundles."""
+        return [name for name, broker in self.brokers.items() if not broker.is_leaving]
+
+    def planned_loads(self) -> dict[str, float]:
+        """What the bundles of each broker take together."""
+        planned = dict.fromkeys(self.brokers, 0.0)
+        bundles = self.bundles
+        for bundle, broker in self.assigned.items():
+            if broker in planned and bundle in bundles:
+                planned[broker] += bundles[bundle].load
+        return planned
 
     def expected_loads(self) -> dict[str, float]:
         """By broker that takes bundles. At least what its bundles take: what was just assigned is not measured yet."""
-        planned = dict.fromkeys(self.brokers, 0.0)
-        for bundle, broker in self.assigned.items():
-            if broker in planned and bundle in self.bundles:
-                planned[broker] += self.bundles[bundle].load
-        return {name: max(broker.load, planned[name]) for name, broker in self.brokers.items() if not broker.is_leaving}
+        planned = self.planned_loads()
+        return {name: max(self.brokers[name].load, planned[name]) for name in self.takers()}
 
 
 Strategy = Callable[[Bundle, Tier, Mapping[str, float]], str]
@@ -64,20 +75,25 @@ def fewest_topics(bundle: Bundle, tier: Tier, loads: Mapping[str, float]) -> str
     for one, broker in tier.assigned.items():
         if broker in topics:
             topics[broker] += tier.bundles[one].topics if one in tier.bundles else 1
-    return min(loads, key=lambda name: (topics[name], tie(bundle.id, name)))
+    return fewest(bundle.id, {name: topics[name] for name in loads})
 
 
 def least_loaded(bundle: Bundle, _tier: Tier, loads: Mapping[str, float]) -> str:
     """`least-loaded`: the broker with the least load."""
-    return min(loads, key=lambda name: (loads[name], tie(bundle.id, name)))
+    return fewest(bundle.id, loads)
 
 
 def lowest_latency(bundle: Bundle, tier: Tier, loads: Mapping[str, float]) -> str:
     """`latency`: where the longest path between two of its edges is shortest; the least loaded if none is known."""
 
     def longest_us(name: str) -> int | None:
-        ways = sorted(tier.latency_us[edge, name] for edge in bundle.edges if (edge, name) in tier.latency_us)
-        return sum(ways[-2:]) if len(ways) == len(bundle.edges) and ways else None
+        measured = tier.latency_us.to(name)
+        if not bundle.edges or not bundle.edges <= measured.keys():
+            return None
+        ways = [measured[edge] for edge in bundle.edges]
+        longest = max(ways)
+        ways.remove(longest)
+        return longest + max(ways, default=0)
 
     known = {name: us for name in loads if (us := longest_us(name)) is not None}
     if not known:
@@ -104,9 +120,13 @@ def strategy_named(name: str) -> Strategy:
 
 
 def place(bundle: Bundle, tier: Tier, strategy: Strategy) -> str | None:
-    """The broker for a bundle; None if there is none. A strategy of the user's that fails, or names no candidate, is
-    replaced by the least load: topics must not be without a broker."""
-    loads = tier.expected_loads()
+    """The broker for a bundle; None if there is none."""
+    return choose(bundle, tier, strategy, tier.expected_loads())
+
+
+def choose(bundle: Bundle, tier: Tier, strategy: Strategy, loads: dict[str, float]) -> str | None:
+    """One of those with these loads. A strategy of the user's that fails, or names no candidate, is replaced by the
+    least load: topics must not be without a broker."""
     if not loads:
         return None
     bound = LOAD_BOUND * sum(loads.values()) / len(loads)
@@ -119,14 +139,34 @@ def place(bundle: Bundle, tier: Tier, strategy: Strategy) -> str | None:
 
 
 def place_all(unassigned: list[Bundle], tier: Tier, strategy: Strategy) -> dict[int, str]:
-    """The heaviest first, each with those before it in place."""
+    """The heaviest first."""
+    return place_in_turn(sorted(unassigned, key=lambda one: (-one.load, one.id)), tier, strategy)
+
+
+def place_in_turn(bundles: list[Bundle], tier: Tier, strategy: Strategy) -> dict[int, str]:
+    """Each with those before it in place. Those that have a broker leave it."""
     placed: dict[int, str] = {}
-    bundles = {**tier.bundles, **{bundle.id: bundle for bundle in unassigned}}
-    for bundle in sorted(unassigned, key=lambda one: (-one.load, one.id)):
-        now = Tier(tier.brokers, bundles, {**tier.assigned, **placed}, tier.latency_us)
-        if (broker := place(bundle, now, strategy)) is not None:
-            placed[bundle.id] = broker
+    assigned, planned, loads = dict(tier.assigned), tier.planned_loads(), tier.expected_loads()
+    known = {**tier.bundles, **{bundle.id: bundle for bundle in bundles}}
+    now = Tier(tier.brokers, known, assigned, tier.latency_us)
+    for bundle in bundles:
+        if (chosen := choose(bundle, now, strategy, loads)) is None:
+            continue
+        former = assigned.get(bundle.id)
+        placed[bundle.id] = assigned[bundle.id] = chosen
+        for name, share in ((former, -bundle.load), (chosen, bundle.load)):
+            if name in planned:
+                planned[name] += share
+                if name in loads:
+                    loads[name] = max(tier.brokers[name].load, planned[name])
     return placed
+
+
+def fewest(bundle: int, counts: Mapping[str, float]) -> str:
+    """The broker with the least of something. Among equals the bundle's hash decides."""
+    least = min(counts.values())
+    equal = [name for name, count in counts.items() if count == least]
+    return equal[0] if len(equal) == 1 else min(equal, key=lambda name: tie(bundle, name))
 
 
 def tie(bundle: int, name: str) -> bytes:

@@ -8,7 +8,7 @@ regardless of the gap, as many at a time.
 
 from dataclasses import dataclass, field
 
-from overlane.coordination.assignment.placement import Strategy, Tier, place
+from overlane.coordination.assignment.placement import Strategy, Tier, place_in_turn
 from overlane.core.units import SECOND, Nanos
 
 GAP_LARGE, ROUNDS_LARGE = 0.40, 2
@@ -46,17 +46,9 @@ class Rebalancer:
     def _drain(self, tier: Tier, strategy: Strategy, count_max: int) -> list[Move]:
         leaving = {name for name, broker in tier.brokers.items() if broker.is_leaving}
         bundles = sorted(bundle for bundle, broker in tier.assigned.items() if broker in leaving)[:count_max]
-        assigned = dict(tier.assigned)
-        moves = []
-        for bundle in bundles:
-            now = Tier(tier.brokers, tier.bundles, assigned, tier.latency_us)
-            if (bundle_known := tier.bundles.get(bundle)) is None:
-                continue
-            target = place(bundle_known, now, strategy)
-            if target is not None:
-                moves.append(Move(bundle, assigned[bundle], target, "its broker is leaving"))
-                assigned[bundle] = target
-        return moves
+        known = [tier.bundles[bundle] for bundle in bundles if bundle in tier.bundles]
+        targets = place_in_turn(known, tier, strategy)
+        return [Move(one, tier.assigned[one], to, "its broker is leaving") for one, to in targets.items()]
 
     def _level(self, tier: Tier, count_max: int) -> list[Move]:
         loads = tier.expected_loads()

@@ -9,9 +9,10 @@ dies: paths over the standby are known already. The leader then makes the standb
   - The bundles of one broker have standbys all over the tier, so that no single broker gets all of them.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 
-from overlane.coordination.assignment.placement import Strategy, Tier, place, tie
+from overlane.coordination.assignment.placement import Strategy, Tier, choose, fewest
 
 SPREAD_MAX = 2
 """How many more bundles than another a broker may stand by for before some are given to that one."""
@@ -22,28 +23,29 @@ def choose_standbys(
 ) -> dict[int, str]:
     """The standby of each bundle that is assigned; none where there is no other broker. `strategy`: where bundles
     belong to places, the standby is the second best. `last_resort`: brokers that were not reached lately."""
-    takers = sorted(tier.expected_loads())
+    takers = sorted(tier.takers())
     if len(takers) < 2:
         takers, strategy = sorted({*takers, *last_resort}), None
+    possible = frozenset(takers)
+    loads = {} if strategy is None else tier.expected_loads()
     found = {
         bundle: standby
         for bundle, carrier in sorted(tier.assigned.items())
-        if (standby := before.get(bundle, "")) in takers and standby != carrier
+        if (standby := before.get(bundle, "")) in possible and standby != carrier
     }
-    used = {bundle for bundle in tier.assigned if bundle in tier.bundles and tier.bundles[bundle].edges}
-    duties = {name: sum(standby == name for standby in found.values()) for name in takers}
-    used_duties = {name: sum(found[bundle] == name for bundle in found if bundle in used) for name in takers}
+    used = {bundle for bundle, known in tier.bundles.items() if known.edges and bundle in tier.assigned}
+    duties = {**dict.fromkeys(takers, 0), **Counter(found.values())}
+    used_duties = {**dict.fromkeys(takers, 0), **Counter(found[bundle] for bundle in used if bundle in found)}
     for bundle in sorted(tier.assigned.keys() - found.keys(), key=lambda one: (one not in used, one)):
         others = [name for name in takers if name != tier.assigned[bundle]]
         if not others:
             continue
         if strategy is not None and bundle in tier.bundles:
-            without = {name: broker for name, broker in tier.brokers.items() if name in others}
-            known = Tier(without, tier.bundles, tier.assigned, tier.latency_us)
-            chosen = place(tier.bundles[bundle], known, strategy) or others[0]
+            chosen = choose(tier.bundles[bundle], tier, strategy, {name: loads[name] for name in others}) or others[0]
         else:
             counts = used_duties if bundle in used else duties
-            chosen = min(others, key=lambda name: (counts[name], duties[name], tie(bundle, name)))
+            least = min(counts[name] for name in others)
+            chosen = fewest(bundle, {name: duties[name] for name in others if counts[name] == least})
         found[bundle] = chosen
         duties[chosen] += 1
         used_duties[chosen] += bundle in used

@@ -22,7 +22,7 @@ CONNECTIONS_PER_HOST_MAX = 0
 """0: any number; all brokers of a machine have one address."""
 
 
-class Server(msgspec.Struct, frozen=True):
+class ZooKeeperServer(msgspec.Struct, frozen=True):
     client: int
     peer: int
     election: int
@@ -34,7 +34,7 @@ class Server(msgspec.Struct, frozen=True):
 
 
 class Ensemble(msgspec.Struct, frozen=True):
-    servers: tuple[Server, ...]
+    servers: tuple[ZooKeeperServer, ...]
 
     @property
     def addresses(self) -> str:
@@ -66,7 +66,7 @@ def open_ensemble(folder: Path, count: int) -> Ensemble:
 
 def _new_ensemble(count: int) -> Ensemble:
     ports = free_ports(3 * count)
-    return Ensemble(tuple(Server(*ports[3 * index : 3 * index + 3]) for index in range(count)))
+    return Ensemble(tuple(ZooKeeperServer(*ports[3 * index : 3 * index + 3]) for index in range(count)))
 
 
 def write_server(folder: Path, ensemble: Ensemble, number: int) -> Path:

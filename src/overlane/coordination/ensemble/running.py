@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from overlane.coordination.ensemble.java import java_command, server_jars
-from overlane.coordination.ensemble.layout import Ensemble, Server, open_ensemble, write_server
+from overlane.coordination.ensemble.layout import Ensemble, ZooKeeperServer, open_ensemble, write_server
 from overlane.errors import Unavailable
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -66,7 +66,7 @@ async def wait_until_serving(ensemble: Ensemble) -> None:
         raise Unavailable("ZooKeeper", f"no answer from {told} within {START_MAX_S:.0f} s") from None
 
 
-async def mode_of(server: Server) -> str | None:
+async def mode_of(server: ZooKeeperServer) -> str | None:
     """`leader`, `follower` or `standalone`; None while it does not serve."""
     host, _, port = server.address.partition(":")
     try:
@@ -126,7 +126,8 @@ class _Process:
             if process.returncode is None:
                 process.terminate()
                 try:
-                    await asyncio.wait_for(process.wait(), GRACE_S)
+                    async with asyncio.timeout(GRACE_S):
+                        await process.wait()
                 except TimeoutError:
                     process.kill()
                     await process.wait()

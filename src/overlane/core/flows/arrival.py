@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire.message_fields import BEHIND_MAX, BEHIND_PERCENT_MAX
 from overlane.core.wire.parcel import ALONE, LOSSY, FlowPart, Message, Predecessor
+from overlane.core.wire.route_answers import WayBack
 
 HELD_MAX = 1024
 HELD_BYTES_MAX = 2 << 20
@@ -45,6 +46,8 @@ class Arrival:
     release_at: Nanos = NEVER
     topics: frozenset[str] = frozenset()
     """Topics of its messages, once they are held: cached, because it is checked repeatedly."""
+    way_back: WayBack | None = None
+    """The same path on the route that it took, if it took one."""
 
     @property
     def is_strict(self) -> bool:
@@ -94,6 +97,7 @@ class Inflow:
     return_path: Sequence[str] = ()
     """Of the copy that came last: the way that receipts take. A way that loses them is left with the next copy that the
     source sends another way."""
+    way_back: WayBack | None = None
 
     def touch(self, age_ns: Nanos, now: Nanos) -> None:
         self.touched_ns = now

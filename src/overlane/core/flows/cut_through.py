@@ -15,8 +15,8 @@ import struct
 
 from overlane.core.flows.sink import Sink
 from overlane.core.links.neighbour import Neighbour
-from overlane.core.routing.forwarding import Forwarding
-from overlane.core.routing.signalling import RouteEntry, RouteTable
+from overlane.core.routing.forwarding.forwarding import Forwarding
+from overlane.core.routing.signalling.route_establishment import RouteEntry, RouteTable
 from overlane.core.units import US, Nanos
 from overlane.core.wire.frame_codec import AGE_US_MAX, PARCEL_BYTES, FrameType, unpack_parcel
 from overlane.core.wire.parcel import SINGLE, SINGLE_TOPIC_CHARS_MAX, Message, encoded, unpack_single
@@ -66,7 +66,7 @@ class CutThrough:
         neighbour = self._neighbours.get(entry.only_next_hop)
         if neighbour is None or neighbour.parked is not None or not neighbour.connected:
             return None
-        return neighbour if neighbour.queue.is_empty else None
+        return neighbour if neighbour.queue.is_passable else None
 
     def try_forward(self, source: Neighbour, data: bytes, now: Nanos) -> bool:
         """Bytes from a neighbour; False, and nothing done, if they are not a single parcel that can be cut through."""

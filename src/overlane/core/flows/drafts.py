@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 
 from overlane.core.bundles import HANDOUT, group_of
-from overlane.core.events import Deliver, PublishResult
-from overlane.core.flows.held_messages import Held
+from overlane.core.events import PublishResult, Save
+from overlane.core.flows.held_messages import HeldMessage
 from overlane.core.flows.outflow import Outflow
 from overlane.core.flows.sink import Sink
 from overlane.core.flows.source import Source
@@ -169,6 +169,9 @@ class Drafts:
         self.served = "", ()
         result = source.held.hold(topic, flags, body, qos, source.room, now, served)
         source.room -= source.held.reliable_bytes - before
+        if isinstance(result, Save):
+            source.effects.append(result)
+            return _ACCEPTED
         return result
 
     def _hold_published(self, topic: str, body: bytes, flags: int, now: Nanos) -> PublishResult:
@@ -201,7 +204,7 @@ class Drafts:
         """Send what has waited."""
         source = self._source
 
-        def send(held: Held, may_wait: bool) -> PublishResult:
+        def send(held: HeldMessage, may_wait: bool) -> PublishResult:
             if may_wait and not held.qos.reliable and source.destinations.awaits_map(held.topic):
                 return PublishResult.BUSY
             taken_bytes = held.size if held.qos.reliable else 0
@@ -211,9 +214,9 @@ class Drafts:
                 source.room -= taken_bytes
             return result
 
-        source.held.release(groups, send, now)
+        source.effects += source.held.release(groups, send, now)
 
-    def _send_held(self, held: Held, now: Nanos) -> PublishResult:
+    def _send_held(self, held: HeldMessage, now: Nanos) -> PublishResult:
         """One that has a deadline is a parcel of its own: the messages of a parcel have one age."""
         is_aged = held.qos.deadline_ns < NEVER and held.published_ns < now
         flow = self._flow_of(held.topic, held.qos, now) if is_aged else None
@@ -265,7 +268,7 @@ class Drafts:
         if self.published:
             messages, self.published = self.published, []
             found = {topic: self._sink.subscribers(topic) for topic in dict.fromkeys(one[0] for one in messages)}
-            self._sink.effects.append(Deliver(messages, found, self._source.me, 0, NEVER))
+            self._sink.deliver_own(messages, found)
         return is_more_to_do
 
     def next_deadline(self) -> Nanos:

@@ -14,17 +14,17 @@ they have had them.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from overlane.core.bundles import group_of
-from overlane.core.events import Effect, Erase, PublishResult, Save
+from overlane.core.events import Effect, Erase, HeldMessageSent, PublishResult, Save
 from overlane.core.qos import Order, QosClass, Routing
-from overlane.core.records import THE_BROKER, Kind, numbers_in
+from overlane.core.records import THE_BROKER, RecordKind, numbers_in
 from overlane.core.requirements import StoredRequirements, read_requirements, stored_requirements
-from overlane.core.routing.message_losses import MessageLosses
+from overlane.core.routing.forwarding.message_losses import MessageLosses
 from overlane.core.units import NEVER, SECOND, Nanos
 
 TABLE = "held"
@@ -63,7 +63,7 @@ class Stored(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-class Held(NamedTuple):
+class HeldMessage(NamedTuple):
     number: int
     """Of the record; negative if there is none."""
     topic: str
@@ -80,26 +80,21 @@ class Held(NamedTuple):
         return len(self.body) + len(self.topic) + OVERHEAD_BYTES
 
 
-Send = Callable[[Held, bool], PublishResult]
+Send = Callable[[HeldMessage, bool], PublishResult]
 """Called with a message, and whether it may wait for a path; BUSY if it has to wait."""
-Released = Callable[[str, int, bytes, QosClass, tuple[str, ...], Nanos], None]
-"""Called with topic, flags, body and class of a message that has waited and is sent now, with what was noted of it, and
-the time."""
 
 
 class HeldMessages:
-    def __init__(self, losses: MessageLosses, effects: list[Effect]) -> None:
+    def __init__(self, losses: MessageLosses) -> None:
         self._losses = losses
-        self._effects = effects
-        self._groups: dict[int, deque[Held]] = {}
-        self._unreliable: dict[int, tuple[int, Held]] = {}
+        self._groups: dict[int, deque[HeldMessage]] = {}
+        self._unreliable: dict[int, tuple[int, HeldMessage]] = {}
         """Those without a record, with their groups, oldest first."""
         self._unreliable_bytes = 0
         self._number = 0
         self._unrouted_since: dict[int, Nanos] = {}
         """Groups whose audience is known, and whose messages wait for a path."""
         self.reliable_bytes = 0
-        self.on_released: Released | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))
@@ -123,25 +118,27 @@ class HeldMessages:
         room: int,
         now: Nanos,
         served: tuple[str, ...] = (),
-    ) -> PublishResult:
-        """`room`: for reliable messages."""
+    ) -> Save | PublishResult:
+        """ACCEPTED, or the record of a message that is accepted if it is stored; or BUSY. `room`: for reliable
+        messages."""
         group = group_of(topic)
         if group is None:
             raise ValueError(f"{topic!a} belongs to no group")
         self._number += 1
+        result: Save | PublishResult = PublishResult.ACCEPTED
         if qos.reliable:
-            held = Held(self._number, topic, flags, body, qos, now, served)
+            held = HeldMessage(self._number, topic, flags, body, qos, now, served)
             if held.size > room:
                 return PublishResult.BUSY
             self.reliable_bytes += held.size
-            self._effects.append(Save(TABLE, _key(held.number), _stored(held)))
+            result = Save(TABLE, _key(held.number), _stored(held))
         else:
-            held = Held(-self._number, topic, flags, body, qos, now, served)
+            held = HeldMessage(-self._number, topic, flags, body, qos, now, served)
             self._unreliable[held.number] = group, held
             self._unreliable_bytes += held.size
         self._groups.setdefault(group, deque()).append(held)
         self._bound()
-        return PublishResult.ACCEPTED
+        return result
 
     def _bound(self) -> None:
         while self._unreliable_bytes > HELD_BYTES_MAX:
@@ -153,7 +150,7 @@ class HeldMessages:
                 self._empty(group)
             self._losses.queue_full += self._losses.count(held.flags, held.body)
 
-    def _forget_unreliable(self, held: Held) -> None:
+    def _forget_unreliable(self, held: HeldMessage) -> None:
         del self._unreliable[held.number]
         self._unreliable_bytes -= held.size
 
@@ -161,32 +158,34 @@ class HeldMessages:
         del self._groups[group]
         self._unrouted_since.pop(group, None)
 
-    def release(self, groups: Iterable[int], send: Send, now: Nanos) -> None:
+    def release(self, groups: Iterable[int], send: Send, now: Nanos) -> list[Effect]:
         """Send what was held of these groups, whose audience is known."""
+        effects: list[Effect] = []
         for group in groups:
             if (waiting := self._groups.get(group)) is None:
                 continue
             since = self._unrouted_since.setdefault(group, now)
-            while waiting and self._release_one(waiting[0], send, now - since < ROUTE_WAIT, now):
+            while waiting and (released := self._release_one(waiting[0], send, now - since < ROUTE_WAIT)):
+                effects += released
                 waiting.popleft()
             if not waiting:
                 self._empty(group)
+        return effects
 
-    def _release_one(self, held: Held, send: Send, may_wait: bool, now: Nanos) -> bool:
+    def _release_one(self, held: HeldMessage, send: Send, may_wait: bool) -> Sequence[Effect]:
+        """Nothing if it has to go on waiting."""
         is_reliable = held.number > 0
         if is_reliable:
             self.reliable_bytes -= held.size
         if send(held, may_wait) is PublishResult.BUSY and (is_reliable or may_wait):
             if is_reliable:
                 self.reliable_bytes += held.size
-            return False
-        if self.on_released is not None:
-            self.on_released(held.topic, held.flags, held.body, held.qos, held.served, now)
+            return ()
+        sent = HeldMessageSent(held.topic, held.flags, held.body, held.qos, held.served)
         if is_reliable:
-            self._effects.append(Erase(TABLE, _key(held.number)))
-        else:
-            self._forget_unreliable(held)
-        return True
+            return sent, Erase(TABLE, _key(held.number))
+        self._forget_unreliable(held)
+        return (sent,)
 
     def next_deadline(self) -> Nanos:
         """When messages do not wait for a path any longer; those that wait for room wait for an event."""
@@ -196,7 +195,9 @@ class HeldMessages:
     def restore(self, key: bytes, value: bytes) -> None:
         """A message of an earlier run."""
         number, stored = read_record(key, value)
-        held = Held(number, stored.topic, stored.flags, stored.body, stored.qos(), stored.published_ns, stored.served)
+        held = HeldMessage(
+            number, stored.topic, stored.flags, stored.body, stored.qos(), stored.published_ns, stored.served
+        )
         group = group_of(held.topic)
         if group is None:
             raise ValueError(f"{held.topic!a} belongs to no group")
@@ -216,7 +217,7 @@ def _key(number: int) -> bytes:
     return number.to_bytes(8)
 
 
-def _stored(held: Held) -> bytes:
+def _stored(held: HeldMessage) -> bytes:
     qos = held.qos
     return msgspec.msgpack.encode(
         Stored(
@@ -240,4 +241,4 @@ def read_record(key: bytes, value: bytes) -> tuple[int, Stored]:
     return numbers_in(key, 1)[0], msgspec.msgpack.decode(value, type=Stored)
 
 
-HELD_KIND = Kind(TABLE, lambda _: THE_BROKER, read_record)
+HELD_KIND = RecordKind(TABLE, lambda _: THE_BROKER, read_record)

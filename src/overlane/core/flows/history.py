@@ -15,7 +15,7 @@ import msgspec
 
 from overlane.core.events import Effect, Erase, Save
 from overlane.core.qos import HISTORY_ALL, QosClass
-from overlane.core.records import THE_BROKER, Kind, numbers_in
+from overlane.core.records import THE_BROKER, RecordKind, numbers_in
 from overlane.core.topics import FilterTrie
 from overlane.core.units import Nanos
 
@@ -147,4 +147,4 @@ def _encode(kept: Kept) -> bytes:
 
 _decode = msgspec.msgpack.Decoder(tuple[MessageName, str, int, bytes, int]).decode
 
-HISTORY_KIND = Kind(TABLE, lambda _: THE_BROKER, lambda key, value: (numbers_in(key, 5), _decode(value)))
+HISTORY_KIND = RecordKind(TABLE, lambda _: THE_BROKER, lambda key, value: (numbers_in(key, 5), _decode(value)))

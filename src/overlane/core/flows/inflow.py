@@ -23,10 +23,11 @@ import msgspec
 
 from overlane.core.events import Reception
 from overlane.core.flows.arrival import Arrival, Inflow, hold_until
-from overlane.core.records import Kind, Owner, OwnerKind, numbers_in
-from overlane.core.routing.message_losses import MessageLosses
+from overlane.core.records import Owner, OwnerKind, RecordKind, numbers_in
+from overlane.core.routing.forwarding.message_losses import MessageLosses
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire.parcel import ALONE, LOSSY, FlowPart, Predecessor
+from overlane.core.wire.route_answers import WayBack
 
 BEYOND_MAX = 8192
 GAPS_REMEMBERED = 1024
@@ -60,6 +61,7 @@ class InflowProgress(NamedTuple):
     held: int
     behind: dict[str, int]
     return_path: Sequence[str] = ()
+    way_back: WayBack | None = None
 
 
 class Inflows:
@@ -106,7 +108,7 @@ class Inflows:
             return
         moved = False
         if arrival.reliable:
-            flow.return_path = arrival.return_path
+            flow.return_path, flow.way_back = arrival.return_path, arrival.way_back
             self._owe_receipt(name, flow, now)
             if part.floor > flow.next:
                 flow.raise_floor(part.floor)
@@ -233,7 +235,8 @@ class Inflows:
             flow.told_ns = now
             is_barred = any(origin == name[0] for origin, _, _ in self._barred)
             held = flow.held_bits(is_barred) if flow.held else 0
-            receipts.append(InflowProgress(name, flow.next, flow.beyond_bits(), held, flow.behind, flow.return_path))
+            told = name, flow.next, flow.beyond_bits(), held, flow.behind
+            receipts.append(InflowProgress(*told, flow.return_path, flow.way_back))
             flow.behind_before = {topic for topic, percent in flow.behind.items() if percent}
             flow.behind = {}
         return receipts
@@ -398,7 +401,7 @@ def _owner(key: bytes) -> Owner:
     return Owner(OwnerKind.FLOW, "/".join(map(str, decode_name(key))))
 
 
-INFLOW_KIND = Kind(INFLOWS, _owner, lambda key, value: (decode_name(key), _decode(value)))
+INFLOW_KIND = RecordKind(INFLOWS, _owner, lambda key, value: (decode_name(key), _decode(value)))
 
 
 def bits_to_bytes(bits: int) -> bytes:

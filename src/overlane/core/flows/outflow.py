@@ -23,7 +23,7 @@ import msgspec
 
 from overlane.core.flows.send_window import BELIEVED, UNSENT, WINDOW_MIN, WINDOW_START, SendWindow
 from overlane.core.qos import Order, QosClass, Routing
-from overlane.core.records import Kind, Owner, OwnerKind, numbers_in
+from overlane.core.records import Owner, OwnerKind, RecordKind, numbers_in
 from overlane.core.requirements import StoredRequirements, read_requirements, stored_requirements
 from overlane.core.routing.route import Route
 from overlane.core.units import NEVER, Nanos
@@ -437,4 +437,4 @@ def _owner(key: bytes) -> Owner:
     return Owner(OwnerKind.FLOW, f"{incarnation}/{flow}")
 
 
-PARCEL_KIND = Kind(PARCELS, _owner, read_parcel)
+PARCEL_KIND = RecordKind(PARCELS, _owner, read_parcel)

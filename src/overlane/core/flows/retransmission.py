@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from overlane.core.flows.outflow import FlowName, Outflow, Retained
 from overlane.core.flows.parcel_headers import Headers
 from overlane.core.flows.waiting_for_link import WaitingForLink
-from overlane.core.routing.forwarding import Forwarding
-from overlane.core.routing.path_trust import PathTrust
+from overlane.core.routing.forwarding.forwarding import Forwarding
 from overlane.core.routing.routes import RoutePlanner
-from overlane.core.routing.signalling import RouteEntry, reached_by
+from overlane.core.routing.selection.path_trust import PathTrust
+from overlane.core.routing.signalling.route_establishment import RouteEntry, reached_by
 from overlane.core.units import NEVER, Nanos
 from overlane.core.wire.frame_codec import ParcelFlag, broker_id, parcel_size
 from overlane.core.wire.parcel import FlowPart, names_too_many, pack_flow

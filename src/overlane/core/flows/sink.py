@@ -17,11 +17,11 @@ from overlane.core.federation import OPEN, Federation
 from overlane.core.flows.arrival import Arrival, Inflow
 from overlane.core.flows.gaps import Gaps
 from overlane.core.flows.history import AWAITED_FOR, NAME_BYTES, Kept, TopicHistory, unwrap
-from overlane.core.flows.inflow import INFLOWS, InflowName, Inflows, Steps, bits_to_bytes, encode_name
+from overlane.core.flows.inflow import INFLOWS, InflowName, InflowProgress, Inflows, Steps, bits_to_bytes, encode_name
 from overlane.core.gossip.local_interest import LocalInterest
 from overlane.core.qos import QosTable
-from overlane.core.records import Kind, owner_of_subscriber
-from overlane.core.routing.message_losses import MessageLosses
+from overlane.core.records import RecordKind, owner_of_subscriber
+from overlane.core.routing.forwarding.message_losses import MessageLosses
 from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import matches
 from overlane.core.units import NEVER, US, Nanos
@@ -30,6 +30,7 @@ from overlane.core.wire.frame_codec import Header, ParcelFlag
 from overlane.core.wire.message_fields import RECEIPT_HOPS_MAX
 from overlane.core.wire.mixed_run import Split, no_mixed_runs
 from overlane.core.wire.parcel import MIXED_RUN, BadContent, Message, SingleMessage, unpack
+from overlane.core.wire.route_answers import WayBack
 from overlane.errors import InDoubt
 
 SUBSCRIPTIONS = "subscription"
@@ -111,10 +112,17 @@ class Sink:
         path = _bounded(return_path)
         return arrived(source, header.incarnation, self.name, came_from, header.sequence, header.age_us, path)
 
-    def arrive(self, header: Header, content: bytes, now: Nanos, return_path: Sequence[str] = ()) -> None:
+    def arrive(
+        self,
+        header: Header,
+        content: bytes,
+        now: Nanos,
+        return_path: Sequence[str] = (),
+        way_back: WayBack | None = None,
+    ) -> None:
         """A parcel arrived for this broker; BadContent if it is malformed, InDoubt if a reliable one is half processed.
 
-        `return_path`: to its source, against the way that it came.
+        `return_path`: to its source, against the way that it came; `way_back`: on the route that it came on.
         """
         part, messages = unpack(content, header.incarnation, header.messages)
         is_history = bool(header.flags & _HISTORY)
@@ -125,6 +133,7 @@ class Sink:
         arrival = Arrival(
             part, messages, is_reliable, is_history, deadline_ns, header.age_us * US, now, len(content), return_path
         )
+        arrival.way_back = way_back
         name = header.origin, part.incarnation, part.flow
         is_copy = header.flags & _COPY == _COPY and self.inflows.has(name, part.sequence)
         if not arrival.reliable and messages and not is_copy:
@@ -158,26 +167,25 @@ class Sink:
         self.effects.clear()
         return effects
 
-    def due_receipts(self, now: Nanos) -> list[Receipt]:
-        """Receipts that are due."""
-        return [
-            Receipt(
-                self.names[origin],
-                self.name,
-                RECEIPT_HOPS_MAX,
-                incarnation,
-                flow,
-                following,
-                bits_to_bytes(beyond),
-                bits_to_bytes(held),
-                behind,
-                _bounded(return_path),
-            )
-            for (origin, incarnation, flow), following, beyond, held, behind, return_path in self.inflows.due_receipts(
-                now
-            )
-            if origin in self.names
-        ]
+    def due_receipts(self, now: Nanos) -> list[tuple[Receipt, WayBack | None]]:
+        """Receipts that are due, and the way on the route that their parcels came on."""
+        due = self.inflows.due_receipts(now)
+        return [(self._receipt(one), one.way_back) for one in due if one.name[0] in self.names]
+
+    def _receipt(self, progress: InflowProgress) -> Receipt:
+        origin, incarnation, flow = progress.name
+        return Receipt(
+            self.names[origin],
+            self.name,
+            RECEIPT_HOPS_MAX,
+            incarnation,
+            flow,
+            progress.next,
+            bits_to_bytes(progress.beyond),
+            bits_to_bytes(progress.held),
+            progress.behind,
+            _bounded(progress.return_path),
+        )
 
     def release_due(self, now: Nanos) -> None:
         self._take(self.inflows.release_due(now), now)
@@ -241,6 +249,10 @@ class Sink:
                 return
         if not arrival.history:
             self._remember(origin, arrival, now)
+
+    def deliver_own(self, messages: list[Message], found: Mapping[str, tuple[str, ...]]) -> None:
+        """Messages that were published at this broker, for subscribers here."""
+        self.effects.append(Deliver(messages, found, self.name, 0, NEVER))
 
     def _receivers(self, messages: list[Message]) -> dict[str, tuple[str, ...]]:
         """By topic. Under a reserved name a message may be for this broker although nobody subscribes any more: whoever
@@ -343,7 +355,7 @@ def read_subscription(key: bytes) -> tuple[str, str]:
     return subscriber, topic_filter
 
 
-SUBSCRIPTION_KIND = Kind(
+SUBSCRIPTION_KIND = RecordKind(
     SUBSCRIPTIONS,
     lambda key: owner_of_subscriber(read_subscription(key)[0]),
     lambda key, _: read_subscription(key),

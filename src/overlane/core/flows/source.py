@@ -26,13 +26,13 @@ from overlane.core.flows.topic_order import TopicOrder
 from overlane.core.flows.waiting_for_link import WaitingForLink
 from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.qos import QosClass, QosTable
-from overlane.core.routing.duplicate_window import DuplicateWindow
-from overlane.core.routing.forwarding import Forwarding
-from overlane.core.routing.path_trust import PathTrust
+from overlane.core.routing.forwarding.duplicate_window import DuplicateWindow
+from overlane.core.routing.forwarding.forwarding import Forwarding
 from overlane.core.routing.route import Route
-from overlane.core.routing.route_announcer import RouteAnnouncer
 from overlane.core.routing.routes import RoutePlanner
-from overlane.core.routing.signalling import RouteTable
+from overlane.core.routing.selection.path_trust import PathTrust
+from overlane.core.routing.signalling.route_announcer import RouteAnnouncer
+from overlane.core.routing.signalling.route_establishment import RouteTable
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.core.wire.control_messages import Receipt
 from overlane.core.wire.frame_codec import Header, ParcelFlag, parcel_size
@@ -76,8 +76,7 @@ class Source:
     """Those of earlier turns that are not durable yet."""
     _next_sweep: Nanos = -NEVER
 
-    effects: list[Effect] = field(init=False)
-    """Those of the route announcer too, in the order in which they arose."""
+    effects: list[Effect] = field(default_factory=list)
     trust: PathTrust = field(init=False)
     _is_asked: bool = False
     """Something that was sent in this turn requests a confirmation."""
@@ -92,8 +91,7 @@ class Source:
     _replay: HistoryReplay = field(init=False)
 
     def __post_init__(self) -> None:
-        self.effects = self.route_announcer.effects
-        self.held = HeldMessages(self.forwarding.losses, self.effects)
+        self.held = HeldMessages(self.forwarding.losses)
         self._planner, self._routes = self.route_announcer.planner, self.route_announcer.routes
         self.trust = PathTrust(self.me, self.table)
         self._planner.maps.experience = self.trust
@@ -406,9 +404,7 @@ class Source:
             self.forwarding.unsent_samples.clear()
         if now >= self.trust.wake_at:
             self.trust.tick(now)
-        if self.trust.effects:
-            self.effects += self.trust.effects
-            self.trust.effects.clear()
+        self.effects += self.trust.take_effects()
         if now >= self.route_announcer.review_at():
             for route in self.route_announcer.review(now):
                 self._retransmit_route(route, now)

@@ -10,7 +10,7 @@ If the neighbour is gone, everything that waits for it is released, to be sent o
 from collections.abc import Iterator
 
 from overlane.core.flows.outflow import FlowName
-from overlane.core.routing.forwarding import Forwarding
+from overlane.core.routing.forwarding.forwarding import Forwarding
 from overlane.core.units import NEVER, Nanos
 
 FlowDestination = tuple[FlowName, str]

@@ -39,7 +39,7 @@ from overlane.core.bundles import (
 )
 from overlane.core.events import Effect, ScopeChanged, ScopeDigest
 from overlane.core.gossip.interest import RemoteInterest
-from overlane.core.gossip.told_by_link import Teller
+from overlane.core.gossip.link_interest import LinkInterest
 from overlane.core.links.interest_transfer import Filters, part_end
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire.control_messages import ControlMessage, PublishScope, ScopeComplete, ScopedInterest
@@ -105,7 +105,7 @@ class EdgeScope:
         """Groups in which clients publish, by bundle."""
         self._waiting: dict[int, None] = {}
         self._tellings: dict[str, Telling] = {}
-        self._tellers: dict[str, Teller] = {}
+        self._tellers: dict[str, LinkInterest] = {}
         self._doubtful: dict[tuple[str, str], Nanos] = {}
         self.newcomers: dict[str, Nanos] = {}
         """Brokers of whose needs was told lately, and until when that is lately: the latest is the last."""
@@ -239,7 +239,7 @@ class EdgeScope:
     def connected(self, peer: str) -> None:
         """A connection with a routing broker begins: it has been told nothing, and will tell everything anew."""
         telling = self._tellings[peer] = Telling(is_connected=True)
-        self._tellers.setdefault(peer, Teller()).connected()
+        self._tellers.setdefault(peer, LinkInterest()).connected()
         for bundle in sorted({*self._needed, *self._in_bundle} - {ANY}):
             if peer in self._servers_of(bundle):
                 telling.changed_filters.update(self._needed.get(bundle, {}))
@@ -341,7 +341,7 @@ class EdgeScope:
 
     def hear(self, sender: str, message: ScopedInterest | ScopeComplete, now: Nanos) -> list[tuple[str, list[str]]]:
         """A routing broker tells of others' filters: which brokers newly need which."""
-        teller = self._tellers.setdefault(sender, Teller())
+        teller = self._tellers.setdefault(sender, LinkInterest())
         match message:
             case ScopedInterest(broker=broker):
                 if broker == self._me or (broker not in teller.words and len(teller.words) >= BROKERS_MAX):

@@ -43,7 +43,7 @@ from overlane.core.wire.control_messages import (
     IncarnationProof,
     InterestRequest,
     InterestUpdate,
-    Known,
+    KnownVersions,
     LinkClaim,
     ProvenIncarnations,
     PublishScope,
@@ -133,7 +133,7 @@ class Gossip:
 
     def _sum_up(self, neighbour: Neighbour) -> None:
         for page, after, until in pages(sorted(self._told())):
-            known = [Known(name, self._table.version_of(name), self._interest_version(name)) for name in page]
+            known = [KnownVersions(name, self._table.version_of(name), self._interest_version(name)) for name in page]
             neighbour.send(GossipSummary(known, after, until))
 
     def _told(self) -> set[str]:

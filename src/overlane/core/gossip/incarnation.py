@@ -7,7 +7,7 @@ clock only within bounds. If neighbours know a later incarnation than this one, 
 (`next_after`).
 """
 
-from overlane.core.records import THE_BROKER, Kind
+from overlane.core.records import THE_BROKER, RecordKind
 
 TABLE = "store"
 INCARNATION = b"incarnation"
@@ -51,4 +51,4 @@ def next_after(known: int, mine: int) -> int | None:
     return known + 1
 
 
-IDENTITY_KIND = Kind(TABLE, lambda _: THE_BROKER, lambda _, value: int(value))
+IDENTITY_KIND = RecordKind(TABLE, lambda _: THE_BROKER, lambda _, value: int(value))

@@ -15,10 +15,10 @@ was later than what is known then. Filters beyond the limits are refused and cou
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from overlane.core.events import Effect, Erase, Save
+from overlane.core.events import Effect, Erase, InterestChanged, Save
 from overlane.core.limits import FILTER_BYTES_MAX, FILTERS_MAX, NEEDS_BYTES_MAX
 from overlane.core.links.interest_transfer import Filters, WholeSet
-from overlane.core.records import THE_BROKER, Kind
+from overlane.core.records import THE_BROKER, RecordKind
 from overlane.core.topics import FilterTrie
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.core.wire.control_messages import InterestUpdate
@@ -36,9 +36,6 @@ SWEEP_GAP: Nanos = 10 * MS
 records are written together with those that clients wait for."""
 ASK_AGAIN: Nanos = 5 * SECOND
 """How long a neighbour that sends a set, or was asked for it, may be silent before another one is asked."""
-
-ReservedListener = Callable[[str, str, bool], None]
-"""Called with a filter, the broker, and whether it needs the filter now."""
 
 
 @dataclass(slots=True)
@@ -89,22 +86,18 @@ class RemoteInterest:
         """By broker, filters that it needs no more and that are still in the table."""
         self._gone: set[str] = set()
         """Brokers that left, some of whose filters are not removed yet."""
-        self._on_reserved: ReservedListener | None = None
-        self.on_need: ReservedListener | None = None
-        """Called with every filter, when it is needed and when it is needed no more."""
+        self.reports_all = False
+        """Whether every change is an effect (InterestChanged), not only that of a filter that begins with `$`."""
         self.sweep_at: Nanos = NEVER
         self.refused = 0
         """Filters that were refused for lack of room."""
         self.recorded_bytes = 0
         """How many bytes of records were saved and erased so far, each with some for what it costs besides."""
 
-    def watch_reserved(self, listener: ReservedListener) -> None:
-        """Tell of the needs under names of the overlay's own, those that begin with `$`: now, and when one changes."""
-        self._on_reserved = listener
-        for topic_filter in self._trie.filters():
-            if topic_filter.startswith("$"):
-                for broker in self._trie.values_of(topic_filter):
-                    listener(topic_filter, broker, True)
+    def reserved(self) -> list[tuple[str, str]]:
+        """The needs under names of the overlay's own, those that begin with `$`: filters and brokers."""
+        names = [name for name in self._trie.filters() if name.startswith("$")]
+        return [(name, broker) for name in names for broker in self._trie.values_of(name)]
 
     def version_of(self, broker: str) -> tuple[int, int]:
         """What need not be told again: nothing, of a set that is not whole."""
@@ -253,6 +246,7 @@ class RemoteInterest:
                 needs.filters[topic_filter] = None
                 continue
             elif self._enter(broker, topic_filter):
+                self._report(topic_filter, broker, True)
                 self._record(Save(TABLE, _key(broker, topic_filter), b""))
             else:
                 self.refused += 1
@@ -275,7 +269,6 @@ class RemoteInterest:
         kept[1] += size
         self._bytes += cost_bytes
         self._trie.add(topic_filter, broker)
-        self._tell_reserved(topic_filter, broker, True)
         return True
 
     def _drop(self, needs: Needs, broker: str, filters: Iterable[str]) -> None:
@@ -305,6 +298,7 @@ class RemoteInterest:
             self.refused += 1
             return False
         scoped[topic_filter] = None
+        self._report(topic_filter, broker, True)
         self._record(Save(TABLE, _key(broker, topic_filter), b""))
         self._on_change()
         return True
@@ -382,18 +376,16 @@ class RemoteInterest:
             del self._kept[broker]
         self._bytes -= size + overhead_bytes(topic_filter)
         self._trie.remove(topic_filter, broker)
-        self._tell_reserved(topic_filter, broker, False)
+        self._report(topic_filter, broker, False)
         self._record(Erase(TABLE, _key(broker, topic_filter)))
 
     def _record(self, change: Save | Erase) -> None:
         self.recorded_bytes += record_bytes(change)
         self.effects.append(change)
 
-    def _tell_reserved(self, topic_filter: str, broker: str, is_needed: bool) -> None:
-        if self._on_reserved is not None and topic_filter.startswith("$"):
-            self._on_reserved(topic_filter, broker, is_needed)
-        if self.on_need is not None:
-            self.on_need(topic_filter, broker, is_needed)
+    def _report(self, topic_filter: str, broker: str, is_needed: bool) -> None:
+        if self.reports_all or topic_filter.startswith("$"):
+            self.effects.append(InterestChanged(topic_filter, broker, is_needed))
 
     def lost(self, neighbour: str) -> list[str]:
         """The link is gone: the brokers whose sets that neighbour was telling, or was asked for."""
@@ -464,4 +456,4 @@ def _read_key(key: bytes) -> tuple[str, str]:
     return broker, topic_filter
 
 
-INTEREST_KIND = Kind(TABLE, lambda _: THE_BROKER, lambda key, _: _read_key(key))
+INTEREST_KIND = RecordKind(TABLE, lambda _: THE_BROKER, lambda key, _: _read_key(key))

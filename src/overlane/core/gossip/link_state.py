@@ -16,6 +16,7 @@ that drawing takes only a part of the time, however large the map is and however
 from bisect import bisect_right
 
 from overlane.core.gossip.network_map import NetworkMap, draw, matter_of
+from overlane.core.links.processing_latency import processing_differs
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
 from overlane.core.wire.control_messages import Advert, LinkClaim
 from overlane.core.wire.message_fields import LIFETIME_S, LIFETIME_S_MAX
@@ -193,10 +194,6 @@ def is_other_broker(before: Advert, after: Advert) -> bool:
     return any(
         processing_differs(before.processing_us.get(label, 0), after.processing_us.get(label, 0)) for label in labels
     )
-
-
-def processing_differs(old_us: int, new_us: int) -> bool:
-    return abs(new_us - old_us) > max(2000, old_us // 2)
 
 
 def differs(old: LinkClaim, new: LinkClaim) -> bool:

@@ -6,7 +6,7 @@ that is later still. Or it is another broker with its name, which shows by the l
 waits a moment before it restarts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 
 from overlane.core.events import Effect, LaterIncarnationKnown, NameConflict
 from overlane.core.gossip.broker_admission import BrokerAdmission
@@ -44,7 +44,13 @@ class OwnName:
         """Who claimed at the last sweep to be linked with a broker of our name that is not this one."""
         self._conflict_told_at: dict[str, Nanos] = {}
         self.conflicts = 0
-        self.effects: list[Effect] = []
+        self._effects: list[Effect] = []
+        self.pending: Sized = self._effects
+
+    def take_effects(self) -> list[Effect]:
+        effects = self._effects.copy()
+        self._effects.clear()
+        return effects
 
     def look(self, now: Nanos) -> None:
         """Check whether another broker has our name, and whether we must restart with a later incarnation."""
@@ -58,14 +64,14 @@ class OwnName:
         incarnation, sender, _ = self._later_incarnation
         if not namesakes:
             self._later_incarnation = None
-            self.effects.append(LaterIncarnationKnown(incarnation, sender))
+            self._effects.append(LaterIncarnationKnown(incarnation, sender))
 
     def conflict(self, broker: str, detail: str, now: Nanos) -> None:
         """Two brokers have one name: ours or that of a neighbour."""
         self.conflicts += 1
         if now >= self._conflict_told_at.get(broker, -NEVER) + CONFLICT_TOLD_EVERY:
             self._conflict_told_at[broker] = now
-            self.effects.append(NameConflict(broker, detail))
+            self._effects.append(NameConflict(broker, detail))
 
     def namesake(self, peer: str, address: str, now: Nanos) -> None:
         """Another broker with the name of a neighbour wanted to link with us, and was refused."""

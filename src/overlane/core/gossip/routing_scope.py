@@ -21,7 +21,7 @@ from itertools import islice
 
 from overlane.core.bundles import ANY, as_mask, decode_mask, encode_mask, groups_of
 from overlane.core.gossip.interest import RemoteInterest
-from overlane.core.gossip.told_by_link import Teller
+from overlane.core.gossip.link_interest import LinkInterest
 from overlane.core.links.interest_transfer import Filters, part_end
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.core.wire.control_messages import ControlMessage, PublishScope, ScopeComplete, ScopedInterest
@@ -44,7 +44,7 @@ GROUPS_MAX = 1 << 18
 class Edge:
     """What one edge has told, and what it has been told over the present connection."""
 
-    teller: Teller = field(default_factory=Teller)
+    teller: LinkInterest = field(default_factory=LinkInterest)
     is_connected: bool = False
     groups: dict[int, None] = field(default_factory=dict)
     unconfirmed: dict[int, None] = field(default_factory=dict)

@@ -29,6 +29,7 @@ from overlane.core.events import FlowKey, LinkReservation
 from overlane.core.links.reserved_lane import ReservedLane
 from overlane.core.links.scheduling import KeyOrder, LinkRate, QueuedItem, QueueOrder, SchedulingPolicy, SheddingOrder
 from overlane.core.units import NEVER, Nanos
+from overlane.core.wire.frame_codec import FRAME_BYTES_MAX
 
 __all__ = ["LinkQueue", "QueuedItem", "SchedulingPolicy"]
 
@@ -73,13 +74,14 @@ class LinkQueue:
         """Without what is reserved: that has room of its own."""
         return self._bytes if self.single is None else self.charge(self.single.size)
 
-    def reserve(self, flows: Mapping[FlowKey, LinkReservation]) -> None:
-        """The flows that have a reservation on this link from now on."""
+    def reserve(self, flows: Mapping[FlowKey, LinkReservation], fragment_bytes: int = FRAME_BYTES_MAX) -> None:
+        """The flows that have a reservation on this link from now on, and the largest part of a frame beside them."""
         if self.reserved is None:
             if not flows:
                 return
-            self.reserved = ReservedLane()
+            self.reserved = ReservedLane(fragment_bytes)
         self.reserved.set(flows)
+        self.reserved.fragments.fragment_bytes = fragment_bytes if flows else FRAME_BYTES_MAX
         if self.reserved.is_unused:
             self.reserved = None
 
@@ -96,7 +98,12 @@ class LinkQueue:
 
     @property
     def is_empty(self) -> bool:
-        return self.single is None and not self._waiting and not self.reserved
+        return self.single is None and not self._waiting and (self.reserved is None or self.reserved.is_idle)
+
+    @property
+    def is_passable(self) -> bool:
+        """Whether a parcel may be sent without being put into the queue."""
+        return self.single is None and not self._waiting and self.reserved is None
 
     @property
     def is_last(self) -> bool:

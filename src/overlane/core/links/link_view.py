@@ -8,7 +8,7 @@ from overlane.core.units import Nanos
 
 
 @dataclass(frozen=True, slots=True)
-class LinkView:
+class LinkStatus:
     """One link, as this end of it believes it to be. Latency is one way; loss is in millionths."""
 
     peer: str
@@ -25,9 +25,9 @@ class LinkView:
     queue_bytes_max: int
 
 
-def view_of(neighbour: Neighbour) -> LinkView:
+def view_of(neighbour: Neighbour) -> LinkStatus:
     health, queue = neighbour.health, neighbour.queue
-    return LinkView(
+    return LinkStatus(
         neighbour.name,
         health.state,
         neighbour.greeted,

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from typing import cast
 
 from overlane.core.events import Lane
+from overlane.core.links.described_routes import DescribedRoutes
+from overlane.core.links.fragmentation import Reassembly
 from overlane.core.links.hop_acknowledgements import HOP_ACK_DELAY, HopAckGenerator, UnacknowledgedParcels
 from overlane.core.links.interest_transfer import InterestTransfers
 from overlane.core.links.link_health import LinkHealth, LinkState
 from overlane.core.links.link_queue import LinkQueue, QueuedItem
+from overlane.core.links.reserved_lane import ReservedLane
 from overlane.core.links.signals import Signals
 from overlane.core.units import MS, NEVER, US, Nanos
 from overlane.core.wire import frame_codec
@@ -37,8 +40,6 @@ ACK_AT_ONCE_LAXITY: Nanos = 150 * MS
 """A parcel with more laxity than this can wait for a delayed acknowledgement."""
 HURRY = 4
 """A parcel with less laxity than this fraction of the acknowledgement's timeout cannot be repaired in time."""
-DESCRIBED_LATELY: Nanos = 500 * MS
-"""A route that is not acknowledged for this long after it was described is described with its parcels, too."""
 URGENT_MAX = 4096
 """Pings, pongs and hop acknowledgements that wait; of more, the oldest are dropped."""
 
@@ -111,11 +112,11 @@ class Neighbour:
         self._control_seen = 0
         self._sent_names = SentNames()
         self.received_names = ReceivedNames()
-        self._described: dict[bytes, Nanos] = {}
-        """Keys of the routes that it was told of lately on this connection, and when."""
+        self.routes = DescribedRoutes()
         self._urgent: deque[bytes] = deque(maxlen=URGENT_MAX)
         self.leftover: dict[Lane, bytes] = {}
         """Incomplete frames, by lane."""
+        self.reassembly = Reassembly()
         self.transfers = InterestTransfers()
         """Complete sets of filters that it requested."""
         self.has_scope_news = False
@@ -169,16 +170,12 @@ class Neighbour:
         """Tell it of a version of a route: parcels on that need not describe it."""
         if not self.connected:
             return
-        described = self._described
-        described.pop(key, None)
-        while described and now - described[oldest := next(iter(described))] >= DESCRIBED_LATELY:
-            del described[oldest]
-        described[key] = now
         short = self._sent_names.shorten(message)
         frame = self._control_frame(message if short is None else short)
         if frame is not None:
             if short is not None:
                 self._sent_names.sent(short)
+            self.routes.sent(key, now)
             self._push_control(frame)
 
     def send_frame(self, frame: bytes) -> None:
@@ -230,10 +227,15 @@ class Neighbour:
         """A parcel for this neighbour; returns what was dropped for lack of room."""
         self._signals.ready.add(self.name)
         if self.parked is not None:
+            self.unpark()
+        return self.queue.push(item, now)
+
+    def unpark(self) -> None:
+        """Treat a parked frame, if there is one, like every other parcel."""
+        if self.parked is not None:
             out, size = _unparked(*self.parked)
             self.parked = None
             self.queue.push(QueuedItem(out, size, out.entered_ns, NEVER, droppable=True), out.entered_ns)
-        return self.queue.push(item, now)
 
     def takes(self, size: int) -> bool:
         """Whether a reliable parcel of this size finds room, or will not find any by waiting."""
@@ -290,16 +292,27 @@ class Neighbour:
         self, now: Nanos, in_buffer: int, is_urgent: bool = False
     ) -> tuple[OutgoingParcel | None, bytes, list[QueuedItem]]:
         """The parcel to send next with its bytes, and what is no longer worth sending."""
+        lane = self.queue.reserved
+        finish_ns = NEVER if lane is None else lane.first_finish_ns
         item, dropped = self.queue.pull_urgent(now, in_buffer) if is_urgent else self.queue.pull(now, in_buffer)
         while item is not None:
             out: OutgoingParcel = item.chunk  # nothing else is ever queued here
             try:
-                return out, self._transmit(out, now, is_urgent), dropped
+                data = self._transmit(out, now, is_urgent)
+                return out, data if lane is None else lane.fragments.begin(data, finish_ns, now), dropped
             except (struct.error, ValueError) as error:
                 self._signals.fail("parcel", self.name, error)
             item, more = self.queue.pull_urgent(now, in_buffer) if is_urgent else self.queue.pull(now, in_buffer)
             dropped += more
         return None, b"", dropped
+
+    def pull_part(
+        self, lane: ReservedLane, now: Nanos, in_buffer: int
+    ) -> tuple[OutgoingParcel | None, bytes, list[QueuedItem]]:
+        """As `pull_parcel`, or without a parcel the next part of one that has begun."""
+        if lane.goes_on:
+            return None, lane.fragments.go_on(now), []
+        return self.pull_parcel(now, in_buffer + lane.fragments.rest_bytes)
 
     def _transmit(self, out: OutgoingParcel, now: Nanos, is_urgent: bool) -> bytes:
         """The bytes of a parcel as it leaves: with its age updated, and numbered if it is to be acknowledged."""
@@ -341,7 +354,7 @@ class Neighbour:
             return False
         header = out.header
         key = frame_codec.route_key(header.origin, header.incarnation, header.route, header.version)
-        return now - self._described.get(key, -NEVER) < DESCRIBED_LATELY
+        return self.routes.was_sent_lately(key, now)
 
     # In
 

@@ -4,7 +4,7 @@ A flow has a token bucket: a parcel that finds enough tokens joins the lane, ano
 without a reservation. In the lane the order is that of a virtual clock: each parcel has the time at which it would have
 left if its flow had a link of its own of the reserved rate, and the earliest goes next. As the rates of all flows
 together are less than that of the link, and nothing goes before the lane, a parcel of a flow that keeps to its profile
-leaves at most one foreign parcel later than that (RFC 2212: C is its size, D the time of a parcel under way).
+leaves at most one foreign fragment later than that (RFC 2212: C is its size, D the time of a fragment under way).
 
 Flows that share a reservation share a bucket. Nothing here reads a clock.
 """
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from overlane.core.events import FlowKey, LinkReservation
+from overlane.core.links.fragmentation import Fragmenter
 from overlane.core.links.scheduling import QueuedItem
-from overlane.core.units import SECOND, Nanos
+from overlane.core.units import NEVER, SECOND, Nanos
 
 
 @dataclass(slots=True)
@@ -56,7 +57,9 @@ class _Bucket:
 
 
 class ReservedLane:
-    def __init__(self) -> None:
+    def __init__(self, fragment_bytes: int) -> None:
+        self.fragments = Fragmenter(fragment_bytes)
+        """What the link has begun to send, of this lane and beside it."""
         self._buckets: dict[Hashable, _Bucket] = {}
         self._flows: dict[FlowKey, _Bucket] = {}
         self._waiting: list[tuple[Nanos, int, QueuedItem]] = []
@@ -80,7 +83,26 @@ class ReservedLane:
 
     @property
     def is_unused(self) -> bool:
-        return not self._flows and not self._waiting
+        return not self._flows and not self._waiting and not self.fragments
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._waiting and not self.fragments
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next to send is a part of a frame that has begun."""
+        return bool(self.fragments) and self.fragments.finish_ns <= self.first_finish_ns
+
+    @property
+    def has_reserved(self) -> bool:
+        """Whether a reserved frame waits, or has left in part."""
+        return bool(self._waiting) or self.fragments.finish_ns < NEVER
+
+    @property
+    def first_finish_ns(self) -> Nanos:
+        """When the next of those that wait should have left; NEVER if none waits."""
+        return self._waiting[0][0] if self._waiting else NEVER
 
     def counters(self) -> dict[Hashable, FlowCounters]:
         return {group: bucket.counters for group, bucket in self._buckets.items()}
@@ -105,5 +127,6 @@ class ReservedLane:
     def drain(self) -> list[QueuedItem]:
         items = [entry[2] for entry in sorted(self._waiting, key=lambda entry: entry[1])]
         self._waiting.clear()
+        self.fragments = Fragmenter(self.fragments.fragment_bytes)
         self.bytes = 0
         return items

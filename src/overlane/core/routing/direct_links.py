@@ -53,7 +53,7 @@ class Traffic(NamedTuple):
         return self.tier_ns * SAFE_PART[1] <= self.deadline_ns * SAFE_PART[0]
 
 
-class State(Enum):
+class DirectLinkState(Enum):
     IDLE = "idle"
     WANTED = "wanted"
     OPEN = "open"
@@ -73,7 +73,7 @@ NOT_QUICKER = "the link is not quicker than the path over the routing tier"
 
 @dataclass(slots=True)
 class _Link:
-    state: State = State.IDLE
+    state: DirectLinkState = DirectLinkState.IDLE
     since: Nanos = 0
     """When the state began; in IDLE, when the risk did."""
     turn_since: Nanos = NEVER
@@ -88,11 +88,17 @@ class DirectLinks:
         """When to review although no traffic has changed."""
 
     def wanted(self) -> tuple[str, ...]:
-        return tuple(sorted(name for name, link in self._links.items() if link.state in (State.WANTED, State.OPEN)))
+        return tuple(
+            sorted(
+                name
+                for name, link in self._links.items()
+                if link.state in (DirectLinkState.WANTED, DirectLinkState.OPEN)
+            )
+        )
 
-    def state_of(self, peer: str) -> State:
+    def state_of(self, peer: str) -> DirectLinkState:
         link = self._links.get(peer)
-        return State.IDLE if link is None else link.state
+        return DirectLinkState.IDLE if link is None else link.state
 
     def review(self, traffic: Mapping[str, Traffic], now: Nanos) -> list[Barred]:
         """Follow what is sent now, by destination; which links are given up. `wanted` tells the others."""
@@ -102,7 +108,7 @@ class DirectLinks:
             reason = self._follow(self._links[peer], traffic.get(peer), now)
             if reason:
                 barred.append(Barred(peer, reason))
-            if self._links[peer].state is State.IDLE and not self._is_at_risk(peer, traffic):
+            if self._links[peer].state is DirectLinkState.IDLE and not self._is_at_risk(peer, traffic):
                 del self._links[peer]
         self._open_some(traffic, now)
         return barred
@@ -115,17 +121,17 @@ class DirectLinks:
     def _follow(self, link: _Link, traffic: Traffic | None, now: Nanos) -> str:
         """Why the link is given up for a while, if it is."""
         is_up = traffic is not None and traffic.direct_ns < NEVER
-        if link.state is State.BARRED and self._is_over(link.since, _barred_for(link), now):
-            link.state, link.since = State.IDLE, now
-        if link.state is State.WANTED and is_up:
-            link.state, link.since, link.turn_since = State.OPEN, now, NEVER
-        elif link.state is State.OPEN and traffic is not None and not is_up:
-            link.state, link.since, link.turn_since = State.WANTED, now, NEVER
-        if link.state is State.WANTED and traffic is None:
-            link.state, link.since = State.IDLE, now
-        if link.state is State.WANTED and self._is_over(link.since, OPEN_WITHIN, now):
+        if link.state is DirectLinkState.BARRED and self._wait_for(link.since, _barred_for(link), now):
+            link.state, link.since = DirectLinkState.IDLE, now
+        if link.state is DirectLinkState.WANTED and is_up:
+            link.state, link.since, link.turn_since = DirectLinkState.OPEN, now, NEVER
+        elif link.state is DirectLinkState.OPEN and traffic is not None and not is_up:
+            link.state, link.since, link.turn_since = DirectLinkState.WANTED, now, NEVER
+        if link.state is DirectLinkState.WANTED and traffic is None:
+            link.state, link.since = DirectLinkState.IDLE, now
+        if link.state is DirectLinkState.WANTED and self._wait_for(link.since, OPEN_WITHIN, now):
             return self._bar(link, NOT_UP, now)
-        if link.state not in (State.WANTED, State.OPEN):
+        if link.state not in (DirectLinkState.WANTED, DirectLinkState.OPEN):
             return ""
         is_useless = traffic is not None and is_up and traffic.direct_ns >= traffic.tier_ns
         if traffic is not None and not traffic.is_safe and not is_useless:
@@ -133,17 +139,17 @@ class DirectLinks:
             return ""
         if link.turn_since == NEVER:
             link.turn_since = now
-        if not self._is_over(link.turn_since, SAFE_FOR, now):
+        if not self._wait_for(link.turn_since, SAFE_FOR, now):
             return ""
         if is_useless and traffic is not None and not traffic.is_safe:
             return self._bar(link, NOT_QUICKER, now)
-        link.state, link.since, link.failures = State.IDLE, now, 0
+        link.state, link.since, link.failures = DirectLinkState.IDLE, now, 0
         return ""
 
     def _bar(self, link: _Link, reason: str, now: Nanos) -> str:
-        link.state, link.since = State.BARRED, now
+        link.state, link.since = DirectLinkState.BARRED, now
         link.failures += 1
-        self._is_over(link.since, _barred_for(link), now)
+        self._wait_for(link.since, _barred_for(link), now)
         return reason
 
     def _open_some(self, traffic: Mapping[str, Traffic], now: Nanos) -> None:
@@ -153,12 +159,12 @@ class DirectLinks:
             link = self._links.get(peer)
             if link is None:
                 link = self._links[peer] = _Link(since=now)
-            if link.state is State.IDLE and self._is_over(link.since, RISK_FOR, now) and room > 0:
-                link.state, link.since, link.turn_since = State.WANTED, now, NEVER
-                self._is_over(now, OPEN_WITHIN, now)
+            if link.state is DirectLinkState.IDLE and self._wait_for(link.since, RISK_FOR, now) and room > 0:
+                link.state, link.since, link.turn_since = DirectLinkState.WANTED, now, NEVER
+                self._wait_for(now, OPEN_WITHIN, now)
                 room -= 1
 
-    def _is_over(self, since: Nanos, span: Nanos, now: Nanos) -> bool:
+    def _wait_for(self, since: Nanos, span: Nanos, now: Nanos) -> bool:
         """Whether a span of time has passed; if not, this is looked at again when it has."""
         if now >= since + span:
             return True

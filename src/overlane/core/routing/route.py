@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from overlane.core.qos import QosClass
 from overlane.core.requirements import Unmet
-from overlane.core.routing.route_plan import Links, RoutePlan
-from overlane.core.routing.route_quality import Quality
+from overlane.core.routing.selection.route_plan import Links, RoutePlan
+from overlane.core.routing.selection.route_quality import Quality
 from overlane.core.units import NEVER, Nanos
 from overlane.core.wire.control_messages import Advert, Establish
 

@@ -8,17 +8,17 @@ this route alone is computed anew (route_plan.py), and its next version is descr
 from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.qos import QosClass, Routing
 from overlane.core.requirements import Places
-from overlane.core.routing.believed_maps import BelievedMaps
-from overlane.core.routing.link_risks import CAUTION, Risks
-from overlane.core.routing.requirement_check import RequirementCheck
-from overlane.core.routing.reserved_trees import ReservedTrees
 from overlane.core.routing.route import Route
-from overlane.core.routing.route_description import describe
-from overlane.core.routing.route_latency import RouteLatencies
-from overlane.core.routing.route_plan import Links, RoutePlan, plan
-from overlane.core.routing.route_quality import improved
-from overlane.core.routing.route_reasons import BETTER, REVIEW_GAP, RouteReasons, unless_just_planned
-from overlane.core.routing.trouble_history import TroubleHistory
+from overlane.core.routing.selection.believed_maps import BelievedMaps
+from overlane.core.routing.selection.link_risks import CAUTION, Risks
+from overlane.core.routing.selection.requirement_check import RequirementCheck
+from overlane.core.routing.selection.reserved_trees import ReservedTrees
+from overlane.core.routing.selection.route_latency import RouteLatencies
+from overlane.core.routing.selection.route_plan import Links, RoutePlan, plan
+from overlane.core.routing.selection.route_quality import improved
+from overlane.core.routing.selection.route_reasons import BETTER, REVIEW_GAP, RouteReasons, unless_just_planned
+from overlane.core.routing.selection.trouble_history import TroubleHistory
+from overlane.core.routing.signalling.route_description import describe
 from overlane.core.units import MS, NEVER, US, Nanos
 
 RENEW_MIN: Nanos = 2 * MS

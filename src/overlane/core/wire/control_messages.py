@@ -26,7 +26,6 @@ from overlane.core.wire.message_fields import (
     LIFETIME_S,
     LIFETIME_S_MAX,
     NEIGHBOUR_BYTES_MAX,
-    NUMBERED_NAMES_MAX,
     PAGE_MAX,
     PROOF_BYTES_MAX,
     REASON_LENGTH_MAX,
@@ -114,7 +113,7 @@ class InterestRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
     broker: Name
 
 
-class Known(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class KnownVersions(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     broker: Name
     advert: tuple[U32, Count]
     interest: tuple[U32, Count]
@@ -127,7 +126,7 @@ class GossipSummary(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     these are not empty.
     """
 
-    known: Annotated[list[Known], Meta(max_length=PAGE_MAX)]
+    known: Annotated[list[KnownVersions], Meta(max_length=PAGE_MAX)]
     after: Bound = ""
     until: Bound = ""
 
@@ -170,29 +169,10 @@ class EstablishReserved(Establish, frozen=True, array_like=True, forbid_unknown_
 class NumberedEstablish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=23):
     """As Establish, with brokers by the numbers that they have on this connection (name_table.py)."""
 
-    origin: Annotated[int, Meta(ge=0, lt=BROKERS_MAX)]
-    """Its place in `brokers`."""
-    incarnation: U32
-    route: U32
-    version: Version
     names: Annotated[list[Name], Meta(max_length=BROKERS_MAX)]
     """Those that were not named before on this connection: they have the next numbers, from 1 on."""
-    brokers: Annotated[
-        list[Annotated[int, Meta(ge=0, le=NUMBERED_NAMES_MAX)]], Meta(min_length=1, max_length=BROKERS_MAX)
-    ]
-    """0 where the receiver is told no name."""
-    kept: Places
-    added: Places
-    obsolete: Places
-    destinations: Places
-    ahead_us: Annotated[list[Count], Meta(max_length=BROKERS_MAX)]
-    deadline_us: U32
-    latency_us: Count
-    hops: Count
-    refresh: Count = 0
-    confined: bool = False
-    encrypted: bool = False
-    reservation: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None = None
+    body: Annotated[bytes, Meta(min_length=1)]
+    """Everything else, as numbers (route_packing.py)."""
 
 
 class Teardown(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=7):

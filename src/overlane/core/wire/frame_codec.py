@@ -13,12 +13,11 @@ A frame is a length, a type and a body. Numbers are big-endian.
     HOP_ACK   highest u32 | delay u16 (16 us) | missing       hop acknowledgement; bit i of missing: highest-1-i has not
               come; at most 8 bytes, little-endian, zero bytes at the end left out
     CONTROL   sequence u32 | message (msgpack, see control_messages.py)
-    CONFIRMATION  key | destination u16 | last hop u16 | sequence u48 | age us u32      to the source of a route: this
-              parcel came to a destination over that last hop. Both are places in the brokers of the route's description
-    ESTABLISHED  key              a version of a route is known to the sender and behind it
+    CONFIRMATION, ESTABLISHED, RECEIPT    answers to the source of a route (route_answers.py)
     PARCEL    the header below | end-to-end part (parcel.py)
     ROUTE     an Establish message (msgpack), ahead of a parcel whose receiver may not have been told of its route
     DETOUR    hops u8 | this hop u8 | ids u64 x hops | the long header below | end-to-end part
+    FRAGMENT  a part of one of the last three (fragments.py)
 
     PARCEL header, rewritten by each hop (age, hop sequence) while the rest passes untouched:
 
@@ -55,7 +54,7 @@ from typing import NamedTuple
 from overlane.errors import ProtocolViolation
 
 MAGIC = b"OVLN"
-VERSION = 5
+VERSION = 6
 NAME_BYTES_MAX = 64
 TIER_MAX = 2
 FRAME_BYTES_MAX = (1 << 20) + (1 << 16)
@@ -64,6 +63,7 @@ HOPS_MAX = 64
 AGE_US_MAX = (1 << 32) - 1
 MESSAGES_MAX = (1 << 16) - 1
 SEQUENCE_MAX = (1 << 48) - 1
+PLACE_MAX = (1 << 16) - 1
 KEYS_REMEMBERED = 10_000
 KEY_BYTES = 6
 
@@ -79,6 +79,8 @@ class FrameType(IntEnum):
     ROUTE = 8
     CONFIRMATION = 9
     ESTABLISHED = 10
+    FRAGMENT = 11
+    RECEIPT = 12
 
 
 class ParcelFlag(IntFlag):
@@ -108,7 +110,6 @@ _PARCEL = struct.Struct("!IBB6sHIIH")
 _PARCEL_BODY = struct.Struct("!B6sHIIH")
 _ROUTE_NAME = struct.Struct("!QQQH")
 _DETOUR = struct.Struct("!BB")
-_CONFIRMATION = struct.Struct("!6sHHHII")
 _IDENTITY = struct.Struct("!Q")
 
 FRAME_OVERHEAD = _FRAME.size
@@ -133,6 +134,7 @@ _EXTRAS = _OWN_DEADLINE | _ACK_REQUESTED
 _PARCEL_TYPE = int(FrameType.PARCEL)
 _DETOUR_TYPE = int(FrameType.DETOUR)
 _ROUTE_TYPE = int(FrameType.ROUTE)
+_FRAGMENT_TYPE = int(FrameType.FRAGMENT)
 _ANSWERS = (int(FrameType.PONG), int(FrameType.HOP_ACK))
 
 
@@ -199,16 +201,6 @@ class HopAck(NamedTuple):
     earlier: int
 
 
-class Confirmation(NamedTuple):
-    key: bytes
-    """Of the version of the route that the parcel was on."""
-    destination: int
-    last_hop: int
-    """Places in the brokers of the route's description."""
-    sequence: int
-    age_us: int
-
-
 class Detour(NamedTuple):
     """A parcel that carries its own path: the ids of the brokers to pass, the last being where it is going."""
 
@@ -227,42 +219,32 @@ def hello(name: str, incarnation: int, instance: int = 0, tier: int = 0) -> byte
     encoded = name.encode()
     if not 0 < len(encoded) <= NAME_BYTES_MAX:
         raise ValueError(f"a broker's name has 1 to {NAME_BYTES_MAX} bytes, not {len(encoded)}")
-    return _frame(FrameType.HELLO, _HELLO.pack(MAGIC, VERSION, incarnation, instance, tier, len(encoded)) + encoded)
+    return frame(FrameType.HELLO, _HELLO.pack(MAGIC, VERSION, incarnation, instance, tier, len(encoded)) + encoded)
 
 
 def ping(token: int) -> bytes:
-    return _frame(FrameType.PING, _TOKEN.pack(token))
+    return frame(FrameType.PING, _TOKEN.pack(token))
 
 
 def pong(token: int) -> bytes:
-    return _frame(FrameType.PONG, _TOKEN.pack(token))
+    return frame(FrameType.PONG, _TOKEN.pack(token))
 
 
 def hop_ack(highest: int, delay_us: int, earlier: int) -> bytes:
     missing = (~earlier & _EARLIER_MASK).to_bytes(8, "little").rstrip(b"\0")
-    return _frame(FrameType.HOP_ACK, _HOP_ACK.pack(highest, min(delay_us >> 4, 0xFFFF)) + missing)
+    return frame(FrameType.HOP_ACK, _HOP_ACK.pack(highest, min(delay_us >> 4, 0xFFFF)) + missing)
 
 
 def control(sequence: int, message: bytes) -> bytes:
     if len(message) + 5 > FRAME_BYTES_MAX:
         raise ValueError(f"a control message of {len(message)} bytes does not fit a frame of {FRAME_BYTES_MAX}")
-    return _frame(FrameType.CONTROL, _TOKEN.pack(sequence) + message)
-
-
-def confirmation(told: Confirmation) -> bytes:
-    key, destination, last_hop, sequence, age_us = told
-    packed = _CONFIRMATION.pack(key, destination, last_hop, sequence >> 32, sequence & 0xFFFFFFFF, age_us)
-    return _frame(FrameType.CONFIRMATION, packed)
-
-
-def established(key: bytes) -> bytes:
-    return _frame(FrameType.ESTABLISHED, key)
+    return frame(FrameType.CONTROL, _TOKEN.pack(sequence) + message)
 
 
 def route(message: bytes) -> bytes:
     if len(message) + 1 > FRAME_BYTES_MAX:
         return b""  # without it a parcel is dropped where its route is not known yet
-    return _frame(FrameType.ROUTE, message)
+    return frame(FrameType.ROUTE, message)
 
 
 def parcel(
@@ -296,12 +278,14 @@ def is_urgent(chunk: bytes) -> bool:
         return bool(chunk[5] & _ACK_REQUESTED)
     if kind == _ROUTE_TYPE:  # the parcel behind it decides
         return is_urgent(chunk[4 + int(_U32.unpack_from(chunk)[0]) :])
+    if kind == _FRAGMENT_TYPE:
+        return False
     return kind != _DETOUR_TYPE or bool(chunk[5 + _DETOUR.size + 8 * chunk[5]] & _ACK_REQUESTED)
 
 
 def carries_parcel(chunk: bytes) -> bool:
     """Whether a chunk of the DATA lane has a parcel in it: all but probes and answers."""
-    return chunk[4] in (_PARCEL_TYPE, _ROUTE_TYPE, _DETOUR_TYPE)
+    return chunk[4] in (_PARCEL_TYPE, _ROUTE_TYPE, _DETOUR_TYPE, _FRAGMENT_TYPE)
 
 
 def older(chunk: bytes, by_us: int) -> bytes:
@@ -408,19 +392,6 @@ def read_control(body: memoryview) -> tuple[int, memoryview]:
     return int(_TOKEN.unpack_from(body)[0]), body[_TOKEN.size :]
 
 
-def read_confirmation(body: memoryview) -> Confirmation:
-    if len(body) != _CONFIRMATION.size:
-        raise ProtocolViolation("a confirmation of the wrong size")
-    key, destination, last_hop, high, low, age_us = _CONFIRMATION.unpack(body)
-    return Confirmation(key, destination, last_hop, high << 32 | low, age_us)
-
-
-def read_established(body: memoryview) -> bytes:
-    if len(body) != KEY_BYTES:
-        raise ProtocolViolation("an acknowledgement of a route of the wrong size")
-    return bytes(body)
-
-
 def key_of(body: memoryview) -> bytes:
     """Of the route that a parcel is on."""
     return bytes(body[1:7])
@@ -482,5 +453,5 @@ def read_detour(body: memoryview) -> Detour:
     return Detour(hops, position, body[end:])
 
 
-def _frame(kind: FrameType, body: bytes) -> bytes:
+def frame(kind: FrameType, body: bytes) -> bytes:
     return _FRAME.pack(1 + len(body), kind) + body

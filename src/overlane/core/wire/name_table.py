@@ -5,15 +5,16 @@ ends can number names as they come: a description (`NumberedEstablish`) names a 
 Each direction of a connection has a table, which begins empty with it.
 
     names before   denver, omaha                                  1 denver   2 omaha
-    description    new names [boston], brokers [3, 1, 0, 2]       boston, denver, "", omaha
+    description    new names [boston], numbers 3 1 0 2            boston, denver, "", omaha
 
 A table is bounded. Where a sender's is full, it describes routes by names alone (`Establish`).
 """
 
 from msgspec import structs
 
-from overlane.core.wire.control_messages import Establish, EstablishReserved, NumberedEstablish, check
+from overlane.core.wire.control_messages import Establish, NumberedEstablish, check
 from overlane.core.wire.message_fields import NUMBERED_NAMES_MAX
+from overlane.core.wire.route_packing import pack, unpack
 from overlane.errors import ProtocolViolation
 
 
@@ -24,8 +25,8 @@ class SentNames:
         self._numbers: dict[str, int] = {"": 0}
 
     def shorten(self, message: Establish) -> NumberedEstablish | None:
-        """A description with numbers in the place of names; None if there is no room for its names. What it names is
-        known once it was sent (`sent`)."""
+        """A description with numbers in the place of names; None if there is no room for its names, or no source would
+        describe a route so. What it names is known once it was sent (`sent`)."""
         numbers, new = self._numbers, list[str]()
         places = list[int]()
         for name in message.brokers:
@@ -36,26 +37,8 @@ class SentNames:
             places.append(number)
         if len(numbers) + len(new) > NUMBERED_NAMES_MAX + 1:
             return None
-        return NumberedEstablish(
-            message.brokers.index(message.origin),
-            message.incarnation,
-            message.route,
-            message.version,
-            new,
-            places,
-            message.kept,
-            message.added,
-            message.obsolete,
-            message.destinations,
-            message.ahead_us,
-            message.deadline_us,
-            message.latency_us,
-            message.hops,
-            message.refresh,
-            message.confined,
-            message.encrypted,
-            message.reservation if isinstance(message, EstablishReserved) else None,
-        )
+        body = pack(message, places)
+        return None if body is None else NumberedEstablish(new, body)
 
     def sent(self, message: NumberedEstablish) -> None:
         for name in message.names:
@@ -74,13 +57,10 @@ class ReceivedNames:
         if len(names) + len(message.names) > NUMBERED_NAMES_MAX + 1:
             raise ProtocolViolation(f"more than {NUMBERED_NAMES_MAX} names of brokers on one connection")
         names += message.names
-        if max(message.brokers) >= len(names) or message.origin >= len(message.brokers):
+        numbers, described, origin = unpack(message.body)
+        if max(numbers, default=0) >= len(names) or origin >= len(numbers) or not numbers[origin]:
             raise ProtocolViolation("a route over brokers it does not name")
-        brokers = [names[number] for number in message.brokers]
-        fields = structs.asdict(message)
-        reservation = fields.pop("reservation")
-        del fields["names"]
-        fields["brokers"], fields["origin"] = brokers, brokers[message.origin]
-        found = Establish(**fields) if reservation is None else EstablishReserved(**fields, reservation=reservation)
+        brokers = [names[number] for number in numbers]
+        found = structs.replace(described, origin=brokers[origin], brokers=brokers)
         check(found)
         return found

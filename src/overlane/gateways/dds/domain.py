@@ -27,7 +27,7 @@ from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 
 from overlane.gateways.dds.routes import Endpoint, Route
-from overlane.gateways.dds.samples import Kind, Sample, crossing_qos
+from overlane.gateways.dds.samples import Sample, SampleKind, crossing_qos
 
 MARK = b"overlane-gateway"
 """User data of endpoints of gateways, which other gateways of the domain ignore."""
@@ -181,10 +181,10 @@ class DdsDomain:
         last = {info.instance_handle: place for place, (_, info) in enumerate(taken)}
         for place, (data, info) in enumerate(taken):
             if info.valid_data:
-                samples.append(Sample(Kind.WRITE, bytes(data), info.source_timestamp))
+                samples.append(Sample(SampleKind.WRITE, bytes(data), info.source_timestamp))
             is_last = last[info.instance_handle] == place
             if info.instance_state == InstanceState.NotAliveDisposed and is_last:
-                samples.append(Sample(Kind.DISPOSE, bytes(data), info.source_timestamp))
+                samples.append(Sample(SampleKind.DISPOSE, bytes(data), info.source_timestamp))
         if samples:
             self._tell(self._events.samples, topic, samples)
 
@@ -213,14 +213,14 @@ class DdsDomain:
         writer = self._writers.get(route)
         if writer is None:
             return
-        write = clayer.ddspy_write_ts if sample.kind is Kind.WRITE else clayer.ddspy_dispose_ts
+        write = clayer.ddspy_write_ts if sample.kind is SampleKind.WRITE else clayer.ddspy_dispose_ts
         if status := write(writer._ref, sample.data, sample.source_ns):
             raise DDSException(status, f"writing {route[1]}")
 
     def _write_json(self, route: Route, body: bytes, source_ns: int) -> None:
         kind = self._types[route[1]]
         sample = _built(kind, msgspec.json.decode(body))
-        self._write(route, Sample(Kind.WRITE, sample.serialize(), source_ns))
+        self._write(route, Sample(SampleKind.WRITE, sample.serialize(), source_ns))
 
     def _close(self, entity: Any) -> None:
         if entity is None:

@@ -13,8 +13,8 @@ from overlane.gateways.dds.routes import JSON, Changes, Endpoint, Routes
 from overlane.gateways.dds.samples import (
     CONTENT_TYPE,
     GATEWAY,
-    Kind,
     Sample,
+    SampleKind,
     announce_topic,
     expiry_s,
     is_reliable,
@@ -130,7 +130,7 @@ class RunningDdsGateway:
                 await broker.publish(
                     to, sample.data, qos=level, properties=pairs, content_type=CONTENT_TYPE, expiry=until
                 )
-            elif sample.kind is Kind.WRITE:
+            elif sample.kind is SampleKind.WRITE:
                 try:
                     body = self._domain.as_json(topic, sample)
                 except ValueError as wrong:

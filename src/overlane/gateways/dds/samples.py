@@ -25,13 +25,13 @@ CROSSING = (
 """QoS policies that a writer elsewhere takes over."""
 
 
-class Kind(Enum):
+class SampleKind(Enum):
     WRITE = "write"
     DISPOSE = "dispose"
 
 
 class Sample(NamedTuple):
-    kind: Kind
+    kind: SampleKind
     data: bytes
     """CDR, with its header; of one that is disposed, at least the key."""
     source_ns: int
@@ -64,7 +64,7 @@ def sample_of(body: bytes, properties: Mapping[str, str]) -> Sample:
         raise ValueError("a sample without a source time")
     if len(body) < 4:
         raise ValueError("a sample without a header of CDR")
-    return Sample(Kind(properties.get(KIND, "")), body, int(source))
+    return Sample(SampleKind(properties.get(KIND, "")), body, int(source))
 
 
 def crossing_qos(qos: Mapping[str, object]) -> dict[str, object]:

@@ -13,8 +13,8 @@ from overlane.gateways.sides.amqp.side import AmqpOptions, AmqpSide
 from overlane.gateways.sides.mqtt5 import Mqtt5Options, Mqtt5Side
 from overlane.gateways.sides.mqtt311 import Mqtt311Side
 from overlane.gateways.sides.side import Side, SideHost
-from overlane.network.gateways import ForeignAddress, foreign_address
 from overlane.network.schema import Gateway
+from overlane.network.sections.gateways import ForeignAddress, foreign_address
 from overlane.secret_file import read_secret_file
 from overlane.topic_names import overlaps
 

@@ -70,6 +70,7 @@ function linkParts(place, name, link, shown) {
     ...row("loss", loss),
     ...row("load", (way) => bits(way.rate_bps ?? 0)),
     ...row("queue", (way) => (way.queue_bytes_max ? `${bytes(way.queue_bytes ?? 0)}` : "–")),
+    ...(there.reserved || back.reserved ? row("reserved", (way) => percent(way.reserved ?? 0)) : []),
     ...(there.emulated || back.emulated ? row("emulated", (way) => way.emulated || "–") : []),
   );
   return [
@@ -149,6 +150,7 @@ function brokerParts(place, name, broker, shown) {
     header(brokerSign(broker.state), name, broker.state, look.word, shown.close),
     facts,
     broker.copies ? copiesTable(broker.copies) : null,
+    broker.gateways?.length ? gatewaysTable(broker.gateways) : null,
     chart(place, "messages", (past, fromS, untilS) => ({
       lines: pair(
         past.series("brokers", name, alive((one) => one.in_hz ?? 0), fromS, untilS),
@@ -180,6 +182,26 @@ function copiesTable({ host, epoch, mirrors = [] }) {
     row(host, `primary, epoch ${epoch}`, ""),
     ...mirrors.map((one) => row(one.host, one.in_sync ? "in sync" : "catching up", behind(one))),
     ...(mirrors.length ? [] : [row("none", "no mirror", "")]),
+  );
+}
+
+// Brokers of other technologies that gateways join to the broker.
+function gatewaysTable(gateways) {
+  const row = (...cells) => element("tr", {}, ...cells.map((cell) => element("td", {}, cell)));
+  return element(
+    "table",
+    { className: "copies gateways" },
+    element("caption", {}, "gateways"),
+    element("tr", {}, ...["name", "to", "state", "in, out", "waiting"].map((title) => element("th", {}, title))),
+    ...gateways.map((one) =>
+      row(
+        one.gateway,
+        one.to,
+        one.why ? `${one.state}: ${one.why}` : one.state,
+        `${hertz(one.in_hz ?? 0)}, ${hertz(one.out_hz ?? 0)}`,
+        `${one.waiting ?? 0}`,
+      ),
+    ),
   );
 }
 

@@ -1,8 +1,9 @@
-// Where brokers are on the map: on the globe where they have coordinates, in their tiers where they have a role, else
-// where springs and repulsion put them.
+// Where brokers are on the map: on the globe where they have coordinates, with their groups where they are many and have
+// domains, in their tiers where they have a role, else where springs and repulsion put them.
 //
 // The same overlay always gets the same layout: nothing is left to chance.
 
+import { groupsOf, placeGroups } from "./groups.js";
 import { Projection } from "./projection.js";
 import { hasTiers, placeTiers } from "./tiers.js";
 
@@ -11,6 +12,8 @@ const ROUNDS = 320;
 export function layout(brokers, links) {
   const names = Object.keys(brokers);
   const placed = names.filter((name) => isPlaced(brokers[name]));
+  const groups = groupsOf(brokers);
+  if (!placed.length && groups) return { at: placeGroups(names, links, groups, spread), projection: null, groups };
   if (!placed.length && hasTiers(brokers)) return { at: placeTiers(brokers), projection: null, isTiered: true };
   const projection = placed.length
     ? new Projection(placed.map((name) => [brokers[name].longitude, brokers[name].latitude]))
@@ -22,7 +25,7 @@ export function layout(brokers, links) {
   }
   const pinned = new Set(Object.keys(at));
   if (pinned.size < names.length) spread(names, links, at, pinned);
-  return { at, projection: pinned.size ? projection : null };
+  return { at, projection: pinned.size ? projection : null, groups };
 }
 
 const isPlaced = (broker) => typeof broker.latitude === "number" && typeof broker.longitude === "number";

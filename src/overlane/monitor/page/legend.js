@@ -16,9 +16,16 @@ export function showLegend(place) {
       line(pathSign(0, DASHES[0]), "primary path"),
       line(pathSign(1, DASHES[1]), "redundant path"),
       line(loads(), "wider: higher load"),
+      line(reserved(), "stronger: more reserved"),
       line(element("span", {}, "▲"), "slower than usual"),
     ),
   );
+}
+
+function reserved() {
+  const strengths = [0.4, 0.7, 1];
+  const part = (opacity, at) => ["path", { d: `M${1 + 11 * at} 6h10`, stroke: "var(--reserved)", "stroke-width": 4, opacity }];
+  return drawing(34, 12, ...strengths.map(part));
 }
 
 function loads() {

@@ -1,26 +1,88 @@
 // The lists beside the map: what happened, brokers, links. What the map shows in shapes and colours is here in words.
 
+import { alertsOf } from "./alerts.js";
+import { collapse } from "./flapping.js";
 import { bits, hertz, isKnown, moment, ms, percent, span } from "./format.js";
 import { element, put, putRows } from "./dom.js";
 import { latency } from "./past.js";
 import { BROKER_LOOKS, HAPPENING_WORDS, LINK_LOOKS, brokerSign, happeningSign, linkSign } from "./signs.js";
 import { tierWords } from "./tiers.js";
 
-const SHOWN_MAX = 100;
+const SHOWN_MAX = 40;
 const WORST_FIRST = ["failed", "down", "suspect", "unknown", "up"];
+const BROKERS_WORST_FIRST = ["lost", "unknown", "draining", "serving"];
+const READ_MAX = 1000; // happenings that are looked through for flapping
 
-export function showHappened(place, { past, atS, go }) {
-  const newest = past.happenings.slice(-SHOWN_MAX).reverse();
+export function showAlerts(place, { past, picture, atS, select, choose }) {
+  const alerts = alertsOf(past, picture, atS);
+  if (!alerts.length) {
+    put(place, element("p", { className: "empty" }, "Nothing is wrong: all brokers and links are up, all topics in time."));
+    return;
+  }
+  const more = alerts.length > SHOWN_MAX ? `and ${alerts.length - SHOWN_MAX} more` : "";
+  const after = more ? element("p", { className: "empty" }, more) : null;
+  putRows(place, [], alerts.slice(0, SHOWN_MAX).map(row), after);
+
+  function row(alert) {
+    const since = isKnown(alert.sinceS) ? `for ${span(Math.max(0, atS - alert.sinceS))}` : "";
+    const press = () => {
+      if (alert.topic && alert.topic in picture.topics) choose(alert.topic);
+      if (alert.select) select(alert.select);
+    };
+    const make = () =>
+      element(
+        "button",
+        { className: "item", data: { key: alert.key, alert: alert.key, weight: alert.weight }, on: { click: press } },
+        happeningSign(alert),
+        element("span", { className: "what", ariaLabel: `${alert.weight}: ${alert.text}` }, alert.text),
+        element("span", { className: "when" }, since),
+        element("span", { className: "more" }, alert.more),
+      );
+    return { key: alert.key, words: [alert.weight, alert.text, alert.more, since].join(), make };
+  }
+}
+
+export function showHappened(place, { past, atS, go, expanded, expand }) {
+  const read = past.happenings.slice(-READ_MAX).reverse();
+  const newest = collapse(read).slice(0, SHOWN_MAX);
   if (!newest.length) {
     put(place, element("p", { className: "empty" }, "Nothing has happened since the monitor looks."));
     return;
   }
-  putRows(place, [], newest.map(entry), null);
+  const rows = newest.flatMap(({ happening, others }) => {
+    if (!others.length) return [entry(happening)];
+    const isOpen = expanded === happening.number;
+    return [flapping(happening, others, isOpen), ...(isOpen ? [happening, ...others].map((one) => entry(one)) : [])];
+  });
+  putRows(place, [], rows, null);
   // In the past, what happened last before the moment that is looked at is what one wants to read.
   const current = place.querySelector(".item:not(.later)");
   if (current && place.dataset.current !== current.dataset.happening) {
     place.dataset.current = current.dataset.happening;
     place.scrollTop = current === place.firstElementChild ? 0 : current.offsetTop - place.offsetTop - 8;
+  }
+
+  // What changes to and fro: a click shows its changes.
+  function flapping(happening, others, isOpen) {
+    const changes = others.length + 1;
+    const told = `${changes} changes in ${span(happening.at_s - others.at(-1).at_s)}`;
+    const key = `flapping ${happening.number}`;
+    const make = () =>
+      element(
+        "button",
+        {
+          className: "item",
+          title: isOpen ? "Hide the changes" : "Show the changes",
+          ariaExpanded: String(isOpen),
+          data: { key, flapping: changes, kind: happening.kind },
+          on: { click: () => expand(isOpen ? null : happening.number) },
+        },
+        happeningSign(happening),
+        element("span", { className: "what" }, happening.text),
+        element("time", { className: "when" }, moment(happening.at_s, past.head.began_ms)),
+        element("span", { className: "more" }, `${isOpen ? "▾" : "▸"} ${told}`),
+      );
+    return { key, words: [told, isOpen].join(), make };
   }
 
   function entry(happening) {
@@ -59,14 +121,19 @@ function reasons(past, happening) {
 }
 
 export function showBrokers(place, { picture, selected, select, wanted, want }) {
-  const names = Object.keys(picture.brokers).filter((name) => name.includes(wanted)).sort();
+  const badness = (name) => BROKERS_WORST_FIRST.indexOf(picture.brokers[name].state);
+  const isFound = (name) => name.includes(wanted) || (picture.brokers[name].domain ?? "").includes(wanted);
+  const names = Object.keys(picture.brokers)
+    .filter(isFound)
+    .sort((one, other) => badness(one) - badness(other) || (one < other ? -1 : 1));
   putRows(place, [filter("brokers", wanted, want)], names.slice(0, SHOWN_MAX).map(row), more(names.length));
 
   function row(name) {
     const broker = picture.brokers[name];
     const look = BROKER_LOOKS[broker.state];
-    const role = broker.role === "edge" ? `edge in ${broker.domain}` : broker.role;
-    const place = [role, tierWords(broker), copyWords(name, broker)];
+    const inDomain = broker.domain ? `domain ${broker.domain}` : "";
+    const role = broker.role === "edge" ? `edge in ${broker.domain}` : broker.role || inDomain;
+    const place = [role, tierWords(broker), copyWords(name, broker), gatewayWords(broker)];
     const told = broker.state === "serving" || broker.state === "draining"
       ? `${broker.clients ?? 0} clients · in ${hertz(broker.in_hz ?? 0)} · out ${hertz(broker.out_hz ?? 0)}`
       : broker.why ?? "";
@@ -132,6 +199,12 @@ function copyWords(name, { copies }) {
   const inSync = (copies.mirrors ?? []).filter((one) => one.in_sync).length;
   const where = copies.host === name ? "" : `on ${copies.host}, `;
   return `${where}${inSync || "no"} ${inSync === 1 ? "mirror" : "mirrors"} in sync`;
+}
+
+// Only those that do not work: a row is short.
+function gatewayWords({ gateways = [] }) {
+  const down = gateways.filter((one) => one.state !== "up").map((one) => one.gateway);
+  return down.length ? `gateway ${down.join(", ")} not up` : "";
 }
 
 function filter(what, wanted, want) {

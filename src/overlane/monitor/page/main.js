@@ -7,7 +7,8 @@ import { byId, element, onSkipped, put } from "./dom.js";
 import { isKnown, moment, share, span } from "./format.js";
 import { showInspector } from "./inspector.js";
 import { showLegend } from "./legend.js";
-import { showBrokers, showHappened, showLinks } from "./lists.js";
+import { alertsOf, countOf } from "./alerts.js";
+import { showAlerts, showBrokers, showHappened, showLinks } from "./lists.js";
 import { OverlayMap } from "./map.js";
 import { startTheme } from "./palette.js";
 import { Past } from "./past.js";
@@ -24,7 +25,9 @@ const PANELS_SHARE = 8; // panels may take one in so many milliseconds
 const TOOLS_PX = 40; // on a phone they lie below the map's brokers
 const NARROW = matchMedia("(max-width: 760px)");
 
-const state = { past: null, chosen: null, selected: null, tab: "happened", wanted: "", said: "", lostMs: null };
+const TOPICS_FEW = 6; // they need no tools
+
+const state = { topicsShown: [], expanded: null, past: null, chosen: null, selected: null, tab: "happened", wanted: "", said: "", lostMs: null };
 let isDirty = true;
 let listMs = 0; // when the list may be
 let panelsMs = 0; // when the panels may be shown anew
@@ -147,7 +150,11 @@ function showPanels(picture, nowMs) {
   const shared = { past, picture, atS, selected: state.selected, select, act, said: state.said };
   showMode(picture, nowMs);
   showGlance(picture, past.head.target);
-  showTopics(byId("topics"), { ...shared, chosen: state.chosen, choose });
+  const topics = { ...shared, chosen: state.chosen, choose };
+  const hasMany = Object.keys(picture.topics).length > TOPICS_FEW;
+  byId("topic-tools").hidden = !hasMany;
+  const order = hasMany ? byId("topic-order").value : "file";
+  state.topicsShown = showTopics(byId("topics"), { ...topics, wanted: hasMany ? byId("topic-find").value : "", order });
   const list = byId("list");
   if (nowMs >= listMs && !isBeingFilled(list)) {
     showList(list, shared);
@@ -176,10 +183,23 @@ function showList(list, shared) {
     refresh();
   };
   const found = { ...shared, wanted: state.wanted, want };
-  if (state.tab === "happened") showHappened(list, { ...found, go });
+  const expand = (number) => {
+    state.expanded = number;
+    refresh();
+  };
+  showAlertCount(shared);
+  if (state.tab === "happened") showHappened(list, { ...found, go, expanded: state.expanded, expand });
+  else if (state.tab === "alerts") showAlerts(list, { ...found, choose });
   else if (state.tab === "brokers") showBrokers(list, found);
   else if (state.tab === "links") showLinks(list, { ...found, usualMs: player.past.usualMs });
   else showStreamForm(list, found);
+}
+
+function showAlertCount({ past, picture, atS }) {
+  const alerts = alertsOf(past, picture, atS);
+  const isBad = alerts.some((one) => one.weight === "bad");
+  const count = element("span", { className: `count ${isBad ? "bad" : "warning"}` }, ` ${countOf(alerts)}`);
+  put(byId("tab-alerts"), "Alerts", alerts.length ? count : null);
 }
 
 function showMode(picture, nowMs) {
@@ -226,18 +246,29 @@ function showBanner(picture, head, mode, when, nowMs) {
   }
 }
 
+const inTimeKnown = new WeakMap();
+
+// Of all topics with a deadline, once for each picture.
+function inTimeOf(topics) {
+  const known = inTimeKnown.get(topics);
+  if (known) return known;
+  let inTime = 0;
+  let due = 0;
+  for (const { deadline_ms, lately } of Object.values(topics)) {
+    if (!isKnown(deadline_ms)) continue;
+    inTime += lately?.in_time ?? 0;
+    due += (lately?.delivered ?? 0) + (lately?.lost ?? 0);
+  }
+  inTimeKnown.set(topics, { inTime, due });
+  return { inTime, due };
+}
+
 function showGlance(picture, target) {
   const brokers = Object.values(picture.brokers);
   const links = Object.values(picture.links);
   const serving = brokers.filter((one) => one.state === "serving").length;
   const up = links.filter((one) => one.state === "up").length;
-  let inTime = 0;
-  let due = 0;
-  for (const topic of Object.values(picture.topics)) {
-    if (!isKnown(topic.deadline_ms)) continue;
-    inTime += topic.lately?.in_time ?? 0;
-    due += (topic.lately?.delivered ?? 0) + (topic.lately?.lost ?? 0);
-  }
+  const { inTime, due } = inTimeOf(picture.topics);
   const part = (name, value, isGood, title) =>
     element("div", { title }, element("dt", {}, name), element("dd", { className: isGood ? "" : "bad" }, value));
   put(
@@ -278,7 +309,8 @@ for (const name of ["back", "forth", "fit", "theme"]) byId(name).append(icon(nam
 byId("zoom-in").addEventListener("click", () => map.view.zoom(1.4));
 byId("zoom-out").addEventListener("click", () => map.view.zoom(1 / 1.4));
 byId("fit").addEventListener("click", () => map.view.home());
-const tabs = ["happened", "brokers", "links", "stream"];
+for (const name of ["topic-find", "topic-order"]) byId(name).addEventListener("input", refresh);
+const tabs = ["happened", "alerts", "brokers", "links", "stream"];
 for (const tab of tabs) {
   byId(`tab-${tab}`).addEventListener("click", () => open(tab));
   byId(`tab-${tab}`).addEventListener("keydown", (event) => {
@@ -317,7 +349,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === " " && event.target.matches("button, summary")) return;
   if (event.key.startsWith("Arrow") && event.target.id === "scrub") return;
   const number = Number(event.key);
-  const topic = Object.keys(player.past.latest.picture.topics)[number - 1];
+  const topic = state.topicsShown[number - 1];
   const action = KEYS[event.key] ?? (topic && (() => choose(topic)));
   if (!action) return;
   event.preventDefault();

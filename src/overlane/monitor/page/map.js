@@ -5,12 +5,15 @@
 
 import { drawGlobe } from "./globe.js";
 import { ms, percent } from "./format.js";
+import { beside, crosses, distance, overlaps } from "./geometry.js";
+import { boxOf, collapsedOf, grouped, groupedHops, isGroup } from "./groups.js";
 import { layout } from "./layout.js";
+import { drawBroker, drawGroup, drawSource, groupSize } from "./marks.js";
 import { colours } from "./palette.js";
 import { latency } from "./past.js";
 import { DASHES, hopsOf, routesOf } from "./paths.js";
-import { BROKER_LOOKS, LINK_LOOKS } from "./signs.js";
-import { drawLeader, drawTiers, tierWords } from "./tiers.js";
+import { BROKER_LOOKS, LINK_LOOKS, reservedStrength } from "./signs.js";
+import { drawBoxes, drawLeader, drawTiers, tierWords } from "./tiers.js";
 import { View } from "./view.js";
 
 const FONT = 'system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
@@ -59,6 +62,9 @@ export class OverlayMap {
     this.at = found.at;
     this.projection = found.projection;
     this.isTiered = found.isTiered ?? false;
+    this.groups = found.groups ?? null;
+    const boxed = [...(this.groups ?? [])].map(([key, { names }]) => [key, boxOf(names, this.at)]);
+    this.boxes = new Map(boxed);
     this.leans = leans(this.at, picture.links);
     this.view.fit(Object.values(this.at));
   }
@@ -98,15 +104,42 @@ export class OverlayMap {
     if (this.isTiered) drawTiers(pen, picture.brokers, this.points, FONT);
     const routes = chosen ? routesOf(picture, chosen) : [];
     this.hops = hopsOf(picture, routes);
+    this.drawn = this.groups ? this.gather(pen, picture, toScreen) : picture;
+    const seat = (name) => this.drawn.seats?.get(name) ?? name;
     this.taken = [];
-    this.drawLinks(pen, picture, chosen !== null);
+    this.drawLinks(pen, this.drawn, chosen !== null);
     this.drawHops(pen);
     const ends = {
-      sources: new Set(routes.map((route) => route.source)),
-      destinations: new Set(routes.flatMap((route) => route.destinations)),
+      sources: new Set(routes.map((route) => seat(route.source))),
+      destinations: new Set(routes.flatMap((route) => route.destinations.map(seat))),
     };
-    this.drawBrokers(pen, picture, ends);
-    this.drawLinkLabels(pen, picture);
+    this.drawBrokers(pen, this.drawn, ends);
+    this.drawLinkLabels(pen, this.drawn);
+  }
+
+  // Groups whose brokers are too near to each other become one mark each; around the others is a box.
+  gather(pen, picture, toScreen) {
+    const collapsed = collapsedOf(this.groups, this.boxes, this.view, this.shown.selected?.broker);
+    const key = collapsed.join();
+    if (this.gathered?.of !== picture || this.gathered.key !== key) {
+      this.gathered = { of: picture, key, picture: grouped(picture, this.groups, collapsed) };
+    }
+    this.canvas.dataset.groups = collapsed.length;
+    const drawn = this.gathered.picture;
+    const open = new Map();
+    for (const [name, { title, names }] of this.groups) {
+      const points = names.map((one) => this.points[one]).filter(Boolean);
+      if (!collapsed.includes(name)) {
+        open.set(title, points);
+        continue;
+      }
+      const [left, top, right, bottom] = this.boxes.get(name);
+      for (const one of names) delete this.points[one];
+      this.points[name] = toScreen([(left + right) / 2, (top + bottom) / 2]);
+    }
+    if (!this.projection) drawBoxes(pen, open, FONT, 22, 30);
+    this.hops = groupedHops(this.hops, drawn.seats);
+    return drawn;
   }
 
   // Links
@@ -118,19 +151,23 @@ export class OverlayMap {
       if (!one || !other) continue;
       const look = LINK_LOOKS[link.state];
       const width = link.state === "up" ? widthOf(link) : 2.5;
-      const key = `${link.state}|${width}`;
-      if (!together.has(key)) together.set(key, { look, width, path: new Path2D() });
+      const reserved = link.state === "up" ? reservedStrength(link) : 0;
+      const key = `${link.state}|${width}|${reserved}`;
+      if (!together.has(key)) together.set(key, { look, width, reserved, path: new Path2D() });
       const { path } = together.get(key);
       path.moveTo(...one);
       path.lineTo(...other);
       if (name === this.over?.link || name === this.shown.selected?.link) this.halo(pen, one, other, width);
     }
-    for (const { look, width, path } of together.values()) {
+    for (const { look, width, reserved, path } of together.values()) {
       pen.globalAlpha = isBackground && look.word === "up" ? 0.45 : look.word === "up" ? 0.85 : 1;
       pen.strokeStyle = colours[look.colour];
       pen.lineWidth = width;
       pen.setLineDash(look.dash);
       pen.stroke(path);
+      pen.globalAlpha *= reserved;
+      pen.strokeStyle = colours["--reserved"];
+      if (reserved) pen.stroke(path);
     }
     pen.globalAlpha = 1;
     pen.setLineDash([]);
@@ -296,6 +333,13 @@ export class OverlayMap {
       const broker = picture.brokers[name];
       const look = BROKER_LOOKS[broker.state];
       const isChosen = name === this.over?.broker || name === this.shown.selected?.broker;
+      if (isGroup(name)) {
+        const half = groupSize(broker.count, this.view.width);
+        if (isChosen) this.drawRing(pen, point, 1.3 * half, colours["--accent"], 0.35, 6);
+        drawGroup(pen, point, half, broker, FONT);
+        important.unshift([name, broker, point, "", look]);
+        continue;
+      }
       if (isChosen) this.drawRing(pen, point, size + 7, colours["--accent"], 0.35, 6);
       if (ends.destinations.has(name)) this.drawRing(pen, point, size + 6, colours["--path-0"], 1, 2.5);
       drawBroker(pen, point, size, look);
@@ -305,6 +349,13 @@ export class OverlayMap {
       if (isRoomy || isChosen || role || look.shape === "cross") important.push([name, broker, point, role, look]);
     }
     for (const [name, broker, [x, y], role, look] of important) {
+      if (isGroup(name)) {
+        const below = y + groupSize(broker.count, this.view.width) + 14;
+        this.label(pen, broker.title, x, below, colours["--text"], 650);
+        const words = [broker.lost ? `${broker.lost} lost` : "", rates(broker)].filter(Boolean).join(" · ");
+        if (words) this.label(pen, words, x, below + 19, colours[broker.lost ? "--bad" : "--soft"]);
+        continue;
+      }
       const above = this.leans[name] > 0;
       const state = broker.state === "serving" ? rates(broker) : look.word;
       const words = [role, tierWords(broker), state].filter(Boolean).join(" · ");
@@ -337,7 +388,7 @@ export class OverlayMap {
       if (far < reach + 8 && far < (best?.far ?? Infinity)) best = { broker: name, far };
     }
     if (best) return best;
-    for (const [name, link] of Object.entries(this.shown.picture.links)) {
+    for (const [name, link] of Object.entries(this.drawn.links)) {
       const [one, other] = link.ends.map((end) => this.points[end]);
       if (!one || !other) continue;
       const far = distance(x, y, one, other);
@@ -361,9 +412,16 @@ export class OverlayMap {
   click(event) {
     if (!this.view.wasClick) return;
     const found = this.find(event.offsetX, event.offsetY, event.pointerType === "touch" ? 18 : 9);
-    if (found?.broker) this.heard.broker(found.broker);
+    if (found?.broker && isGroup(found.broker)) this.view.zoomTo(this.boxes.get(found.broker));
+    else if (found?.link && this.drawn.links[found.link].bundle) this.zoomToEnds(found.link);
+    else if (found?.broker) this.heard.broker(found.broker);
     else if (found?.link) this.heard.link(found.link);
     else this.heard.nothing();
+  }
+
+  zoomToEnds(link) {
+    const names = this.drawn.links[link].ends.flatMap((end) => this.groups.get(end)?.names ?? [end]);
+    this.view.zoomTo(boxOf(names, this.at));
   }
 }
 
@@ -387,6 +445,7 @@ function widthOf(link) {
 }
 
 function labelOf(link, usualMs) {
+  if (link.bundle) return link.bundle.bad ? `${link.bundle.bad} of ${link.bundle.count} links not up` : "";
   const takes = latency(link);
   if (link.state === "failed" || link.state === "down") return "";
   if (takes === null) return "";
@@ -396,27 +455,9 @@ function labelOf(link, usualMs) {
   if (loss >= 0.001) words.push(`loss ${percent(loss)}`);
   const full = Math.max(...link.ways.map((way) => (way.queue_bytes ?? 0) / (way.queue_bytes_max || Infinity)));
   if (full >= 0.05) words.push(`queue ${percent(full)}`);
+  const reserved = Math.max(...link.ways.map((way) => way.reserved ?? 0));
+  if (reserved > 0) words.push(`reserved ${percent(reserved)}`);
   return words.join(" · ");
-}
-
-function overlaps([x1, y1, width1, height1], [x2, y2, width2, height2]) {
-  return x1 < x2 + width2 && x2 < x1 + width1 && y1 < y2 + height2 && y2 < y1 + height1;
-}
-
-// Whether a line passes through a box: what is left of it after cutting it off at each side.
-function crosses([x1, y1, x2, y2], [left, top, width, height]) {
-  let [from, to] = [0, 1];
-  for (const [start, step, low, high] of [
-    [x1, x2 - x1, left, left + width],
-    [y1, y2 - y1, top, top + height],
-  ]) {
-    if (step === 0 && (start < low || start > high)) return false;
-    if (step === 0) continue;
-    const [one, other] = [(low - start) / step, (high - start) / step];
-    from = Math.max(from, Math.min(one, other));
-    to = Math.min(to, Math.max(one, other));
-  }
-  return from <= to;
 }
 
 function rates(broker) {
@@ -424,69 +465,4 @@ function rates(broker) {
   if (broker.in_hz) words.push(`${Math.round(broker.in_hz)}/s in`);
   if (broker.out_hz) words.push(`${Math.round(broker.out_hz)}/s out`);
   return words.join(" · ");
-}
-
-function drawBroker(pen, [x, y], size, look) {
-  const colour = colours[look.colour];
-  pen.lineWidth = 2.5;
-  pen.strokeStyle = colours["--sheet"];
-  pen.fillStyle = colour;
-  pen.beginPath();
-  if (look.shape === "cross") {
-    pen.rect(x - size, y - size, 2 * size, 2 * size);
-    pen.fillStyle = colours["--sheet"];
-    pen.fill();
-    pen.strokeStyle = colour;
-    pen.stroke();
-    pen.beginPath();
-    const arm = 0.5 * size;
-    pen.moveTo(x - arm, y - arm);
-    pen.lineTo(x + arm, y + arm);
-    pen.moveTo(x + arm, y - arm);
-    pen.lineTo(x - arm, y + arm);
-    pen.stroke();
-    return;
-  }
-  pen.arc(x, y, size, 0, 2 * Math.PI);
-  if (look.shape === "disc") {
-    pen.fill();
-    pen.stroke();
-    return;
-  }
-  pen.fillStyle = colours["--sheet"];
-  pen.fill();
-  pen.strokeStyle = colour;
-  if (look.shape === "ring") pen.setLineDash([2, 3]);
-  pen.stroke();
-  pen.setLineDash([]);
-  if (look.shape === "half") {
-    pen.fillStyle = colour;
-    pen.beginPath();
-    pen.arc(x, y, size, Math.PI / 2, -Math.PI / 2);
-    pen.fill();
-  }
-}
-
-// A triangle inside: from here it goes out.
-function drawSource(pen, [x, y], size) {
-  pen.fillStyle = colours["--sheet"];
-  pen.beginPath();
-  pen.moveTo(x + 0.55 * size, y);
-  pen.lineTo(x - 0.35 * size, y - 0.5 * size);
-  pen.lineTo(x - 0.35 * size, y + 0.5 * size);
-  pen.closePath();
-  pen.fill();
-}
-
-// A point beside the middle of a line.
-function beside([x1, y1], [x2, y2], far, share) {
-  const [dx, dy] = [x2 - x1, y2 - y1];
-  const step = (far * (x2 >= x1 ? 1 : -1)) / (Math.hypot(dx, dy) || 1);
-  return [x1 + dx * share + dy * step, y1 + dy * share - 0.6 * dx * step];
-}
-
-function distance(x, y, [x1, y1], [x2, y2]) {
-  const [dx, dy] = [x2 - x1, y2 - y1];
-  const share = Math.max(0, Math.min(1, ((x - x1) * dx + (y - y1) * dy) / (dx * dx + dy * dy || 1)));
-  return Math.hypot(x - x1 - share * dx, y - y1 - share * dy);
 }

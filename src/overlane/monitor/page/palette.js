@@ -2,7 +2,7 @@
 
 const NAMES = [
   "--ground", "--sheet", "--raised", "--sea", "--land", "--shore", "--grid", "--line", "--text", "--soft", "--faint",
-  "--link", "--good", "--warning", "--warning-ink", "--bad", "--accent", "--accent-soft", "--path-0", "--path-1",
+  "--link", "--good", "--warning", "--warning-ink", "--bad", "--accent", "--accent-soft", "--reserved", "--path-0", "--path-1",
   "--path-2", "--path-3",
 ];
 const DARK = matchMedia("(prefers-color-scheme: dark)");

@@ -92,8 +92,7 @@ export class Past {
     if (index === this.latest.index) return this.latest.picture;
     if (index === this.given.index) return this.given.picture;
     let from = this.given.index < index && index - this.given.index <= KEPT_EVERY ? this.given : this.keptBefore(index);
-    let picture = from.picture;
-    for (let at = from.index + 1; at <= index; at++) picture = applied(picture, this.changes[at]);
+    const picture = applied(from.picture, ...this.changes.slice(from.index + 1, index + 1));
     this.given = { index, picture };
     return picture;
   }
@@ -138,13 +137,16 @@ export class Past {
 
 const sizeOf = (change) => KINDS.reduce((sum, kind) => sum + Object.keys(change[kind] ?? {}).length, 1);
 
-function applied(picture, change) {
-  const next = { ...picture, at_s: change.at_s };
+// A picture after changes that follow each other. What is large is copied once, however many they are.
+function applied(picture, ...changes) {
+  if (!changes.length) return picture;
+  const next = { ...picture, at_s: changes.at(-1).at_s };
   for (const kind of KINDS) {
-    const gone = change.gone?.[kind];
-    if (change[kind] || gone) {
-      next[kind] = { ...picture[kind], ...change[kind] };
-      for (const name of gone ?? []) delete next[kind][name];
+    if (!changes.some((change) => change[kind] || change.gone?.[kind])) continue;
+    next[kind] = { ...picture[kind] };
+    for (const change of changes) {
+      Object.assign(next[kind], change[kind]);
+      for (const name of change.gone?.[kind] ?? []) delete next[kind][name];
     }
   }
   return next;

@@ -10,6 +10,12 @@ export const LINK_LOOKS = {
   unknown: { colour: "--faint", dash: [1, 6], mark: "", word: "unknown" },
 };
 
+// How strongly a link has the colour of reservations, by the share of its rate that they have in either direction.
+export function reservedStrength(link) {
+  const share = Math.max(...link.ways.map((way) => way.reserved ?? 0));
+  return share <= 0 ? 0 : share < 0.25 ? 0.4 : share < 0.5 ? 0.7 : 1;
+}
+
 export const BROKER_LOOKS = {
   serving: { colour: "--good", shape: "disc", word: "serving" },
   draining: { colour: "--warning-ink", shape: "half", word: "shutting down" },

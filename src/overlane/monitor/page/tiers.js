@@ -54,12 +54,17 @@ export function drawTiers(pen, brokers, points, font) {
     if (!groups.has(title)) groups.set(title, []);
     groups.get(title).push(points[name]);
   }
+  drawBoxes(pen, groups, font, BESIDE, ABOVE);
+}
+
+// Boxes with titles around points.
+export function drawBoxes(pen, groups, font, beside, above) {
   for (const [title, found] of groups) {
     const xs = found.map(([x]) => x);
     const ys = found.map(([, y]) => y);
-    const [left, top] = [Math.min(...xs) - BESIDE, Math.min(...ys) - ABOVE];
-    const width = Math.max(...xs) - left + BESIDE;
-    const height = Math.max(...ys) - top + ABOVE;
+    const [left, top] = [Math.min(...xs) - beside, Math.min(...ys) - above];
+    const width = Math.max(...xs) - left + beside;
+    const height = Math.max(...ys) - top + above;
     pen.fillStyle = colours["--land"];
     pen.strokeStyle = colours["--shore"];
     pen.lineWidth = 1.5;

@@ -1,24 +1,51 @@
 // The topics: what each asks for, what it gets, and, of the chosen one, from where to where it goes and on which ways.
 
+import { shortfall } from "./alerts.js";
 import { count, hertz, isKnown, ms, share } from "./format.js";
 import { drawChart } from "./chart.js";
-import { element, put } from "./dom.js";
+import { element, put, putRows } from "./dom.js";
 import { DASHES, routesOf, waysOf } from "./paths.js";
 import { pathSign } from "./signs.js";
 
 const SPARK_S = 120;
 const LOST_TITLE = "overdue messages; reliable ones are retransmitted until delivered";
 const ROUTES_SHOWN = 20;
+const SHOWN_MAX = 8;
 
-export function showTopics(place, { past, picture, atS, chosen, choose }) {
-  const names = Object.keys(picture.topics);
-  if (!names.length) {
+const orderings = new WeakMap(); // topics of a picture -> { order, names }
+const cardWords = new WeakMap(); // a topic as it was -> what its card shows
+
+// The names of those that are shown, in their order. `wanted`: part of a name, or a topic that the filter matches.
+export function showTopics(place, { past, picture, atS, chosen, choose, wanted, order }) {
+  const all = Object.keys(picture.topics);
+  if (!all.length) {
     put(place, element("p", { className: "empty" }, "The network file names no topics, and nothing was published."));
-    return;
+    return all;
   }
+  const ordered = sorted(picture.topics, order);
+  const found = wanted ? wantedOf(ordered, wanted) : ordered;
+  const names = found.slice(0, SHOWN_MAX);
+  // What is chosen stays in sight.
+  if (chosen in picture.topics && !names.includes(chosen)) names.unshift(chosen);
+  const rows = names.map((name) => ({ key: `card ${name}`, words: wordsOf(name), make: () => card(name) }));
+  const more = found.length - SHOWN_MAX;
+  const words = !found.length ? `No topic has “${wanted}” in its name.` : more > 0 ? `and ${more} more: find them by name` : "";
   const sparks = [];
-  put(place, ...names.map((name) => card(name)));
+  putRows(place, [], rows, words ? element("p", { className: "empty" }, words) : null);
   for (const spark of sparks) spark();
+  return names;
+
+  // A card stays as it is while nothing in it changes. That of the chosen topic has its routes too.
+  function wordsOf(name) {
+    const topic = picture.topics[name];
+    if (name === chosen) return { is: "made anew" };
+    const { theme } = document.documentElement.dataset;
+    const before = cardWords.get(topic);
+    if (before?.atS === atS && before.past === past && before.theme === theme) return before;
+    const fresh = { atS, past, theme };
+    cardWords.set(topic, fresh);
+    return fresh;
+  }
 
   function card(name) {
     const topic = picture.topics[name];
@@ -28,7 +55,7 @@ export function showTopics(place, { past, picture, atS, chosen, choose }) {
     sparks.push(() => drawSpark(spark, past, name, atS));
     return element(
       "article",
-      { className: isChosen ? "topic chosen" : "topic", data: { topic: name } },
+      { className: isChosen ? "topic chosen" : "topic", data: { topic: name, key: `card ${name}` } },
       element(
         "button",
         {
@@ -48,10 +75,43 @@ export function showTopics(place, { past, picture, atS, chosen, choose }) {
   }
 }
 
+// Of 10,000 topics, once for each picture and order.
+function sorted(topics, order) {
+  const names = Object.keys(topics);
+  const orders = {
+    worst: (one) => 1e9 * shortfall(topics[one]) + (topics[one].rate_hz ?? 0),
+    rate: (one) => topics[one].rate_hz ?? 0,
+  };
+  if (!orders[order]) return order === "name" ? names.sort() : names; // as in the file
+  const before = orderings.get(topics);
+  if (before?.order === order) return before.names;
+  const ranks = Float64Array.from(names, orders[order]);
+  const places = Uint32Array.from(names.keys()).sort((one, other) => ranks[other] - ranks[one] || one - other);
+  const found = { order, names: Array.from(places, (place) => names[place]) };
+  orderings.set(topics, found);
+  return found.names;
+}
+
+function wantedOf(names, wanted) {
+  const part = wanted.toLowerCase();
+  const topic = wanted.split("/");
+  const isPattern = (name) => name.includes("+") || name.includes("#");
+  return names.filter((name) => name.toLowerCase().includes(part) || (isPattern(name) && isMatch(name.split("/"), topic)));
+}
+
+// Whether a filter, in parts, matches a topic.
+function isMatch(filter, topic) {
+  for (let at = 0; at < filter.length; at++) {
+    if (filter[at] === "#") return true;
+    if (at >= topic.length || (filter[at] !== "+" && filter[at] !== topic[at])) return false;
+  }
+  return filter.length === topic.length;
+}
+
 function asked(topic) {
   const words = [isKnown(topic.deadline_ms) ? `within ${ms(topic.deadline_ms)}` : "no deadline"];
   words.push(topic.reliable ? "reliable" : "best effort", topic.routing);
-  return words.join(" · ");
+  return words.filter(Boolean).join(" · ");
 }
 
 const lately = (topic) => topic.lately ?? {};

@@ -82,6 +82,19 @@ export class View {
     this.changed();
   }
 
+  // Show this part of the plane.
+  zoomTo([left, top, right, bottom]) {
+    const { scale, x, y } = this.fitted;
+    const across = Math.max((right - left) * scale, 1);
+    const down = Math.max((bottom - top) * scale, 1);
+    this.nearer = Math.min(Math.max(Math.min((0.7 * this.width) / across, (0.7 * this.height) / down), 1), SCALE_MAX);
+    this.moved = [
+      -(((left + right) / 2) * scale + x - this.width / 2) * this.nearer,
+      -(((top + bottom) / 2) * scale + y - this.height / 2) * this.nearer,
+    ];
+    this.changed();
+  }
+
   get toScreen() {
     const { scale, x, y } = this.fitted;
     const [right, down] = this.moved;

@@ -17,17 +17,13 @@ from overlane.adminapi.views import (
     ClientDetail,
     ClientPage,
     CoordinationView,
-    DatagramsView,
     DeliveryList,
     DeliveryView,
     DirectoryView,
-    EmulationView,
     EventList,
     GatewayList,
-    LinkCondition,
     LinkView,
     LoopView,
-    PathView,
     ProcessView,
     PublishedView,
     QueuesView,
@@ -43,8 +39,6 @@ from overlane.adminapi.views import (
     TopicView,
     TrafficView,
 )
-from overlane.core.links import link_view
-from overlane.core.links.link_health import LinkState
 from overlane.core.qos import QosClass
 from overlane.core.requirements import Requirements, Unmet
 from overlane.core.routing.paths import paths_in
@@ -54,16 +48,13 @@ from overlane.network.endpoints import Endpoints
 from overlane.network.schema import Network
 from overlane.node.admin.delivery_stats import Count, DeliveryStats, bucket_us
 from overlane.node.admin.gateway_views import gateway_list
+from overlane.node.admin.link_views import link_view
 from overlane.node.admin.loop_lag import LoopLag
 from overlane.node.admin.paging import in_pieces, page
 from overlane.node.admin.reservation_views import reservations_view
 from overlane.node.admin.session_views import all_subscriptions, client_view, place, subscription_view
 from overlane.node.driver import Driver
-from overlane.node.links.datagrams.link import DatagramLink
-from overlane.node.links.emulation import LinkConditions
-from overlane.node.links.multipath.paths import DatagramPaths
 from overlane.node.links.overlay import Overlay
-from overlane.node.links.overlay_link import OverlayLink
 from overlane.node.logs.event_log import EventLog
 from overlane.node.store.timed import TimedStore
 from overlane.pubsub.counters import TopicStats
@@ -75,12 +66,6 @@ STORE_WITHIN_S = 10.0
 TOPICS_LOOKED_AT = 2_000
 TOPICS_SHOWN = 20
 PATHS_SHOWN = 8
-
-_CONDITIONS: dict[LinkState, LinkCondition] = {
-    LinkState.UP: "up",
-    LinkState.SUSPECT: "suspect",
-    LinkState.FAILED: "failed",
-}
 
 
 @dataclass(slots=True)
@@ -312,9 +297,9 @@ class Inspection:
     def links(self) -> tuple[LinkView, ...]:
         """To all neighbours: those of the file, and those that came besides."""
         known = {view.peer: view for view in self.driver.core.link_views()}
-        overlay = self.overlay
+        overlay, reserving = self.overlay, self.driver.turn.reserving
         return tuple(
-            _link_view(peer, known.get(peer), overlay.links.get(peer), overlay.conditions(peer))
+            link_view(peer, known.get(peer), overlay.links.get(peer), overlay.conditions(peer), reserving)
             for peer in overlay.neighbours
         )
 
@@ -351,6 +336,7 @@ class Inspection:
             routes=self.routes(),
             events=self.events(after),
             deliveries=await self.deliveries(),
+            gateways=self.gateways().items,
         )
 
     def reservations(self) -> ReservationsView:
@@ -391,67 +377,6 @@ class Inspection:
             )
             for route in core.routes()
         )
-
-
-def _link_view(
-    peer: str, known: link_view.LinkView | None, link: OverlayLink | None, conditions: LinkConditions | None
-) -> LinkView:
-    is_measured = known is not None and known.is_measured
-    return LinkView(
-        peer=peer,
-        state=_CONDITIONS[known.state] if known is not None and known.is_open else "down",
-        latency_ms=known.latency_ns / MS if known is not None and is_measured else None,
-        jitter_ms=known.jitter_ns / MS if known is not None and is_measured else None,
-        loss=known.loss_millionths / 1e6 if known is not None and is_measured else None,
-        queue_parcels=known.queue_parcels if known is not None else 0,
-        queue_bytes=known.queue_bytes if known is not None else 0,
-        queue_bytes_max=known.queue_bytes_max if known is not None else 0,
-        bytes_in=link.bytes_in if link is not None else 0,
-        bytes_out=link.bytes_out if link is not None else 0,
-        datagrams=None if link is None or link.datagrams is None else _datagrams_view(link.datagrams),
-        paths=_path_views(link.datagrams) if link is not None and isinstance(link.datagrams, DatagramPaths) else (),
-        emulation=None if conditions is None else _emulation_view(conditions),
-    )
-
-
-def _path_views(paths: DatagramPaths) -> tuple[PathView, ...]:
-    return tuple(
-        PathView(
-            local=path.local_host,
-            remote=str(path.remote[0]) if path.remote is not None else "",
-            state=state,
-            has_connection=path.number == paths.stream_number,
-            latency_ms=path.path.flight.rtt_ns / 2 / MS if path.path.flight.is_measured else None,
-            loss=path.watched.loss_millionths / 1e6,
-            sent=path.sent,
-            received=path.received,
-        )
-        for path, state in paths.views()
-    )
-
-
-def _datagrams_view(datagrams: DatagramLink | DatagramPaths) -> DatagramsView:
-    path, flight = datagrams.path, datagrams.path.flight
-    return DatagramsView(
-        state=path.state.value,
-        rtt_ms=flight.rtt_ns / MS if flight.is_measured else None,
-        window_bytes=flight.window_bytes,
-        frames_bytes_max=path.frames_bytes_max,
-        sent=datagrams.sent,
-        received=datagrams.received,
-        lost=flight.lost_count,
-        refused={refusal.value: count for refusal, count in path.refused.items()},
-    )
-
-
-def _emulation_view(conditions: LinkConditions) -> EmulationView:
-    return EmulationView(
-        latency_ms=conditions.latency_ns / MS,
-        jitter_ms=conditions.jitter_ns / MS,
-        loss=conditions.loss,
-        rate_bps=conditions.rate_bps,
-        is_cut=conditions.is_cut,
-    )
 
 
 def _delivery_view(row: str, origin: str, count: Count, missing: int) -> DeliveryView:

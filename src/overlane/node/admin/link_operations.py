@@ -9,9 +9,9 @@ import logging
 
 from overlane.adminapi.views import ErrorView
 from overlane.core.events import Leave
-from overlane.network.kinds import endpoint, name
 from overlane.network.schema import Endpoint
-from overlane.node.admin.operations import Answer, Asked, BadRequest, Operation, Parameter, json_answer
+from overlane.network.syntax.kinds import endpoint, name
+from overlane.node.admin.operations import Answer, Asked, BadAdminRequest, Operation, Parameter, json_answer
 from overlane.node.driver import Driver
 from overlane.node.links.emulation import LinkConditions
 from overlane.node.links.overlay import Overlay
@@ -86,9 +86,9 @@ class LinkOperations:
             name().read(peer)
             addresses: list[Endpoint] = [endpoint().read(one) for one in asked.get("address", "").split(",") if one]
         except ValueError:
-            raise BadRequest("a name, and addresses such as 10.0.0.1:7001, are needed") from None
+            raise BadAdminRequest("a name, and addresses such as 10.0.0.1:7001, are needed") from None
         if peer == self._driver.core.name:
-            raise BadRequest("a broker cannot be its own neighbour")
+            raise BadAdminRequest("a broker cannot be its own neighbour")
         self._reconfiguring.link(peer, addresses)
         log.info("added neighbour %s", peer)
         return Answer(204, b"")
@@ -131,7 +131,7 @@ class LinkOperations:
 
 
 def conditions_of(asked: Asked) -> LinkConditions:
-    """The link conditions in the parameters of a request; BadRequest."""
+    """The link conditions in the parameters of a request; BadAdminRequest."""
     try:
         loss = float(asked.get("loss", "0"))
         conditions = LinkConditions(
@@ -142,9 +142,9 @@ def conditions_of(asked: Asked) -> LinkConditions:
             is_cut=asked.get("cut", "false") == "true",
         )
     except ValueError:
-        raise BadRequest("allowed are latency=80ms, jitter=3ms, loss=0.01, rate=10Mbit and cut=true") from None
+        raise BadAdminRequest("allowed are latency=80ms, jitter=3ms, loss=0.01, rate=10Mbit and cut=true") from None
     if conditions.latency_ns < 0 or conditions.jitter_ns < 0 or not 0 <= loss <= 1 or conditions.rate_bps == 0:
-        raise BadRequest("durations must not be negative, the rate not 0, and the loss from 0 to 1")
+        raise BadAdminRequest("durations must not be negative, the rate not 0, and the loss from 0 to 1")
     return conditions
 
 

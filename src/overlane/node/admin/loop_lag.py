@@ -16,7 +16,7 @@ RATES_OVER = 10
 """Beats: one second."""
 
 
-class Totals(NamedTuple):
+class LagTotals(NamedTuple):
     """What was counted since the start."""
 
     messages_in: int
@@ -29,7 +29,7 @@ class LoopLag:
     """`count` returns the totals; `on_second` is called about once per second."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, count: Callable[[], Totals], on_second: Callable[[], None]
+        self, loop: asyncio.AbstractEventLoop, count: Callable[[], LagTotals], on_second: Callable[[], None]
     ) -> None:
         self._loop = loop
         self._count = count
@@ -38,7 +38,7 @@ class LoopLag:
         self._due_s = 0.0
         self._beats = 0
         self._lags_s: deque[float] = deque(maxlen=LAGS_KEPT)
-        self._seen: deque[tuple[float, Totals]] = deque(maxlen=RATES_OVER + 1)
+        self._seen: deque[tuple[float, LagTotals]] = deque(maxlen=RATES_OVER + 1)
 
     def start(self) -> None:
         self._seen.append((monotonic(), self._count()))

@@ -42,6 +42,10 @@ class Metrics(Collector):
         self._census = await self._inspection.census()
         return generate_latest(self._registry)
 
+    async def families(self) -> list[Metric]:
+        self._census = await self._inspection.census()
+        return list(self._registry.collect())
+
     def describe(self) -> list[Metric]:
         return []
 

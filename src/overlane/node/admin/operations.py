@@ -42,7 +42,7 @@ LIMIT = 100
 LIMIT_MAX = 1_000
 
 
-class BadRequest(OverlaneError):
+class BadAdminRequest(OverlaneError):
     """The fault of who asks; what is wrong with the request."""
 
     error_code = "OVL-104"
@@ -255,7 +255,7 @@ class Operations:
     async def _disconnect(self, asked: Asked) -> Answer:
         with_session = asked.get("session", "false")
         if with_session not in ("true", "false"):
-            raise BadRequest(f"session={with_session[:40]!a}: allowed are true and false")
+            raise BadAdminRequest(f"session={with_session[:40]!a}: allowed are true and false")
         if self._inspection.disconnect(asked["id"], with_session == "true"):
             return Answer(204, b"")
         return _nobody("" if with_session == "true" else "connected ")
@@ -268,15 +268,15 @@ class Operations:
     async def _topics(self, asked: Asked) -> Answer:
         topic_filter, order = asked.get("filter", ""), asked.get("order", "name")
         if order not in ("name", "messages"):
-            raise BadRequest(f"order={order[:40]!a}: allowed are name and messages")
+            raise BadAdminRequest(f"order={order[:40]!a}: allowed are name and messages")
         busiest = order == "messages"
         if busiest and "after" in asked:
-            raise BadRequest("after: the busiest topics come on one page")
+            raise BadAdminRequest("after: the busiest topics come on one page")
         try:
             if topic_filter:
                 check_filter(topic_filter)
         except BadTopic as bad:
-            raise BadRequest(f"filter: {bad}") from None
+            raise BadAdminRequest(f"filter: {bad}") from None
         return json_answer(await self._inspection.topics(limit_of(asked), asked.get("after"), topic_filter, busiest))
 
     async def _retained(self, _: Asked) -> Answer:
@@ -334,13 +334,13 @@ def _nobody(kind: str = "") -> Answer:
 def _after(asked: Asked) -> int:
     text = asked.get("after", "0")
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise BadRequest(f"after={text[:40]!a}: allowed is the number of an event")
+        raise BadAdminRequest(f"after={text[:40]!a}: allowed is the number of an event")
     return int(text)
 
 
 def limit_of(asked: Asked) -> int:
-    """The number of results that are wanted; BadRequest."""
+    """The number of results that are wanted; BadAdminRequest."""
     text = asked.get("limit", str(LIMIT))
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and 1 <= int(text) <= LIMIT_MAX):
-        raise BadRequest(f"limit={text[:40]!a}: allowed is a number from 1 to {LIMIT_MAX}")
+        raise BadAdminRequest(f"limit={text[:40]!a}: allowed is a number from 1 to {LIMIT_MAX}")
     return int(text)

@@ -14,7 +14,7 @@ from overlane.adminapi.views import ErrorView, PlanView, StoredPlanView
 from overlane.core.events import SetFailureRisk
 from overlane.core.units import SECOND
 from overlane.network.plan import BadPlan, Plan, read_plan
-from overlane.node.admin.operations import BODY, Answer, Asked, BadRequest, Operation, Parameter, json_answer
+from overlane.node.admin.operations import BODY, Answer, Asked, BadAdminRequest, Operation, Parameter, json_answer
 from overlane.node.admin.plan_history import PlanHistory, StalePlan
 from overlane.node.driver import Driver
 
@@ -71,7 +71,7 @@ class PlanOperations:
                     return Answer(204, b"")
                 await asyncio.get_running_loop().run_in_executor(None, self._book.take, plan)
         except BadPlan as bad:
-            raise BadRequest(str(bad)) from None
+            raise BadAdminRequest(str(bad)) from None
         except StalePlan as stale:
             return json_answer(ErrorView(error=str(stale)), 409)
         except OSError as error:
@@ -82,7 +82,7 @@ class PlanOperations:
     async def _roll_back(self, asked: Asked) -> Answer:
         text = asked.get("to")
         if text is not None and not (text.isascii() and text.isdigit()):
-            raise BadRequest(f"to={text[:40]!a}: allowed is the version of a plan that is kept, or 0")
+            raise BadAdminRequest(f"to={text[:40]!a}: allowed is the version of a plan that is kept, or 0")
         try:
             async with self._one_at_a_time:
                 version = None if text is None else int(text)

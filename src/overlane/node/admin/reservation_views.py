@@ -17,10 +17,10 @@ from overlane.planning.reserve import TSpec
 from overlane.pubsub.reservations.request import link_tspec
 from overlane.pubsub.reservations.reserving import Reserved
 from overlane.pubsub.reservations.service import Reservations
-from overlane.turn.reserving import Reserving
+from overlane.turn.reserving import RsvpNetwork
 
 
-def reservations_view(core: OverlayBroker, service: Reservations, reserving: Reserving) -> ReservationsView:
+def reservations_view(core: OverlayBroker, service: Reservations, reserving: RsvpNetwork) -> ReservationsView:
     return ReservationsView(
         advertised=_advertised(service, reserving),
         reservations=tuple(_reservation(one, reserving) for one in service.reserving.requests.values()),
@@ -29,7 +29,7 @@ def reservations_view(core: OverlayBroker, service: Reservations, reserving: Res
     )
 
 
-def _advertised(service: Reservations, reserving: Reserving) -> tuple[AdvertisedView, ...]:
+def _advertised(service: Reservations, reserving: RsvpNetwork) -> tuple[AdvertisedView, ...]:
     found = []
     for flow in service.advertising.flows.values():
         links, _ = reserving.trees.get(flow.number, (frozenset(), frozenset()))
@@ -48,7 +48,7 @@ def _advertised(service: Reservations, reserving: Reserving) -> tuple[Advertised
     return tuple(found)
 
 
-def _reservation(one: Reserved, reserving: Reserving) -> ReservationView:
+def _reservation(one: Reserved, reserving: RsvpNetwork) -> ReservationView:
     verdict, request = one.verdict, one.request
     delays = reserving.delays.of(one.filter)
     is_guaranteed = verdict.service == "guaranteed"
@@ -74,7 +74,7 @@ def _reservation(one: Reserved, reserving: Reserving) -> ReservationView:
     )
 
 
-def _links(core: OverlayBroker, reserving: Reserving) -> tuple[LinkReservationsView, ...]:
+def _links(core: OverlayBroker, reserving: RsvpNetwork) -> tuple[LinkReservationsView, ...]:
     found = []
     filters = reserving.filters()
     for peer, terms in sorted(reserving.all_terms().items()):
@@ -99,6 +99,13 @@ def _links(core: OverlayBroker, reserving: Reserving) -> tuple[LinkReservationsV
             )
         )
     return tuple(found)
+
+
+def reserved_share(reserving: RsvpNetwork, peer: str) -> float:
+    """The share of its rate that the link to a neighbour has promised."""
+    terms = reserving.links.get(peer)
+    ledger = None if reserving.agent is None else reserving.agent.ledgers.get(broker_id(peer))
+    return ledger.promised / terms.rate if ledger is not None and terms is not None and terms.rate else 0.0
 
 
 def _tspec(tspec: TSpec) -> TSpecView:

@@ -15,7 +15,7 @@ from overlane.node.admin.operations import (
     LIMIT_MAX,
     Answer,
     Asked,
-    BadRequest,
+    BadAdminRequest,
     Operation,
     Parameter,
     json_answer,
@@ -23,8 +23,8 @@ from overlane.node.admin.operations import (
 )
 from overlane.node.admin.paging import PIECE
 from overlane.node.driver import Driver
+from overlane.pubsub.contract.refused import PublicationRefused
 from overlane.pubsub.message import Message
-from overlane.pubsub.refused import PublishRefused
 
 _LIMIT = Parameter(
     "limit", f"Maximum number of messages, up to {LIMIT_MAX}.", schema={"type": "integer", "default": LIMIT}
@@ -70,7 +70,7 @@ class RetainedOperations:
         try:
             for message in found[:limit]:
                 driver.server.remove_retained(message.topic, driver.clock.now())
-        except PublishRefused as refused:
+        except PublicationRefused as refused:
             return json_answer(ErrorView(error=refused.told), 503)
         finally:
             driver.end_turn_soon()
@@ -91,9 +91,9 @@ def _filter(asked: Asked, default: str) -> str:
     try:
         check_filter(topic_filter)
     except BadTopic as bad:
-        raise BadRequest(f"filter: {bad}") from None
+        raise BadAdminRequest(f"filter: {bad}") from None
     if topic_filter.startswith("$SYS"):
-        raise BadRequest("filter: got topics of the broker itself; expected topics of clients")
+        raise BadAdminRequest("filter: got topics of the broker itself; expected topics of clients")
     return topic_filter
 
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import cache
 from http import HTTPStatus
-from typing import assert_never
+from typing import Any, assert_never
 
 import msgspec
 from starlette.applications import Starlette
@@ -19,14 +19,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from overlane.adminapi import http_access
-from overlane.adminapi.http_server import BODY_S, BodyTooLarge, BodyTooSlow, HttpServer, read_body
+from overlane.adminapi.http_server import BODY_S, BodyTooLarge, BodyTooSlow, HttpServer, Receive, Send, read_body
 from overlane.adminapi.views import ErrorView
 from overlane.errors import Failure, InDoubt
 from overlane.network.schema import Endpoint
 from overlane.node.admin.openapi import document
-from overlane.node.admin.operations import BODY, USER, Answer, BadRequest, Operation, json_answer
+from overlane.node.admin.operations import BODY, USER, Answer, BadAdminRequest, Operation, json_answer
 from overlane.node.failures import Failures
 from overlane.node.security.logins import Login, Logins
+from overlane.pubsub.contract.questions import LOGIN_BUSY, LOGIN_UNAVAILABLE
 from overlane.secret import Secret
 
 CONNECTIONS_MAX = 100
@@ -50,16 +51,23 @@ class Admin:
         self.token = token
         self._logins = logins
         self._failures = failures or Failures()
-        # When it is asked for: it takes longer to make than the rest of a broker that takes over.
+        self._operations = operations
+        # When they are asked for: they take longer to make than the rest of a broker that takes over.
         self._openapi = cache(lambda: msgspec.json.encode(document(operations)))
-        routes = [Route(_path(one), self._answering(one), methods=[one.method]) for one in operations]
-        routes.append(Route("/openapi.json", self._document, methods=["GET"]))
-        app = Starlette(routes=routes, exception_handlers={HTTPException: _misdirected})
+        self._app = cache(self._make_app)
         always = [one.path for one in operations if one.is_open]
-        server = HttpServer("admin", endpoint, app, CONNECTIONS_MAX, always)
+        server = HttpServer("admin", endpoint, self._serve, CONNECTIONS_MAX, always)
         self.start, self.stop = server.start, server.stop
 
+    def _make_app(self) -> Starlette:
+        routes = [Route(_path(one), self._answering(one), methods=[one.method]) for one in self._operations]
+        routes.append(Route("/openapi.json", self._document, methods=["GET"]))
+        return Starlette(routes=routes, exception_handlers={HTTPException: _misdirected})
+
     # Requests
+
+    async def _serve(self, scope: Any, receive: Receive, send: Send) -> None:
+        await self._app()(scope, receive, send)
 
     def _answering(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -74,7 +82,7 @@ class Admin:
                 if operation.takes is not None:
                     asked[BODY] = await _body(request)
                 return _response(await operation.call(asked))
-            except BadRequest as bad:
+            except BadAdminRequest as bad:
                 return _wrong(400, str(bad))
             except BodyTooSlow:
                 return _wrong(408, f"the body did not come within {BODY_S:g} s", {"connection": "close"})
@@ -97,7 +105,9 @@ class Admin:
             case Login.ACCEPTED:
                 return None
             case Login.BUSY:
-                return _wrong(503, "too many log in at once")
+                return _wrong(503, LOGIN_BUSY)
+            case Login.UNAVAILABLE:
+                return _wrong(503, LOGIN_UNAVAILABLE)
             case Login.REFUSED:
                 log.warning("a request with a wrong user or password was refused")
                 return _wrong(401, "no such user, or another password", {"www-authenticate": "Basic"})
@@ -121,13 +131,13 @@ class Admin:
 
 
 async def _body(request: Request) -> str:
-    """BadRequest if there is too much of it, before it is read."""
+    """BadAdminRequest if there is too much of it, before it is read."""
     try:
         return (await read_body(request, BODY_BYTES_MAX)).decode()
     except BodyTooLarge:
-        raise BadRequest(f"the body is larger than {BODY_BYTES_MAX} bytes") from None
+        raise BadAdminRequest(f"the body is larger than {BODY_BYTES_MAX} bytes") from None
     except UnicodeDecodeError:
-        raise BadRequest("the body is no UTF-8 text") from None
+        raise BadAdminRequest("the body is no UTF-8 text") from None
 
 
 def _path(operation: Operation) -> str:

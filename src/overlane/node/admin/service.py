@@ -12,7 +12,7 @@ from overlane.network.schema import Network
 from overlane.node.admin.delivery_stats import DeliveryStats
 from overlane.node.admin.inspection import Inspection
 from overlane.node.admin.link_operations import LinkOperations
-from overlane.node.admin.loop_lag import LoopLag, Totals
+from overlane.node.admin.loop_lag import LagTotals, LoopLag
 from overlane.node.admin.operations import Operations
 from overlane.node.admin.plan_history import PlanHistory
 from overlane.node.admin.plan_operations import PlanOperations
@@ -89,9 +89,9 @@ class AdminService:
         self._driver.journal.tick(self._driver.clock.now())
         self._driver.look()
 
-    def _count(self) -> Totals:
+    def _count(self) -> LagTotals:
         counters = self._driver.server.counters
-        return Totals(counters.messages_in, counters.messages_out, counters.bytes_in, counters.bytes_out)
+        return LagTotals(counters.messages_in, counters.messages_out, counters.bytes_in, counters.bytes_out)
 
 
 def token_of(network: Network) -> Secret | None:

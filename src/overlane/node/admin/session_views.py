@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from overlane.adminapi.views import ClientView, ConnectionView, QueuesView, SubscriptionView, TrafficView
 from overlane.core.units import MS, NEVER, SECOND, Nanos
-from overlane.pubsub.connection import ClientConnection
+from overlane.pubsub.contract.connection import ClientConnection
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.subscriptions.table import Subscription
 

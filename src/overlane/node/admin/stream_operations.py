@@ -21,7 +21,7 @@ from overlane.adminapi.views import (
 )
 from overlane.core.topics import BadTopic
 from overlane.core.units import NEVER
-from overlane.node.admin.operations import BODY, USER, Answer, Asked, BadRequest, Operation, Parameter, json_answer
+from overlane.node.admin.operations import BODY, USER, Answer, Asked, BadAdminRequest, Operation, Parameter, json_answer
 from overlane.node.driver import Driver
 from overlane.pubsub.properties import decode
 from overlane.pubsub.streams.streams import NAME, Gone, Logged, Scope, StreamLog, Unwelcome
@@ -122,7 +122,7 @@ class StreamOperations:
     async def _make(self, asked: Asked) -> Answer:
         name, topic_filter, scope = asked["id"], asked.get("filter", ""), asked.get("scope", "everywhere")
         if scope not in ("here", "everywhere"):
-            raise BadRequest(f"scope={scope[:40]!a}: allowed are here and everywhere")
+            raise BadAdminRequest(f"scope={scope[:40]!a}: allowed are here and everywhere")
         server, user = self._driver.server, asked[USER] or None
         there = server.streams.get(name)
         if there is not None:
@@ -134,11 +134,11 @@ class StreamOperations:
                 name, topic_filter, Scope(scope), user, asked.get("retained") == "true", self._driver.clock.now()
             )
         except BadTopic as bad:
-            raise BadRequest(f"filter: {bad}") from None
+            raise BadAdminRequest(f"filter: {bad}") from None
         except Unwelcome as why:
             if why.is_denied:
                 return _wrong(403, str(why))
-            raise BadRequest(str(why)) from None
+            raise BadAdminRequest(str(why)) from None
         return await self._begun(log) or await self._written() or json_answer(self._view(log), 201)
 
     async def _remove(self, asked: Asked) -> Answer:
@@ -185,13 +185,15 @@ class StreamOperations:
 
     async def _write(self, asked: Asked) -> Answer:
         if not NAME.fullmatch(asked["id"]):
-            raise BadRequest("the name of a writer has 1 to 128 of the characters A-Z a-z 0-9 _ . -")
+            raise BadAdminRequest("the name of a writer has 1 to 128 of the characters A-Z a-z 0-9 _ . -")
         try:
             part = msgspec.json.decode(asked[BODY], type=WriterBatchView)
         except msgspec.DecodeError as bad:
-            raise BadRequest(f"the body: {bad}") from None
+            raise BadAdminRequest(f"the body: {bad}") from None
         if part.batch < 0 or part.start < 0 or len(part.messages) > PART_MESSAGES_MAX:
-            raise BadRequest(f"batch and start are not negative, and a part has up to {PART_MESSAGES_MAX} messages")
+            raise BadAdminRequest(
+                f"batch and start are not negative, and a part has up to {PART_MESSAGES_MAX} messages"
+            )
         notes = [Note(one.topic, one.payload, one.qos, one.retain) for one in part.messages]
         now = self._driver.clock.now()
         try:
@@ -218,7 +220,8 @@ class StreamOperations:
             return None
         self._driver.end_turn_soon()
         try:
-            await asyncio.wait_for(begun.wait(), WRITTEN_WITHIN_S)
+            async with asyncio.timeout(WRITTEN_WITHIN_S):
+                await begun.wait()
         except TimeoutError:
             return _wrong(503, "what is retained is not in the stream yet; ask again whether it is")
         return await self._written()
@@ -226,7 +229,8 @@ class StreamOperations:
     async def _written(self) -> Answer | None:
         """Waits until all accepted requests are on disk; if this takes too long, the response says so."""
         try:
-            await asyncio.wait_for(self._driver.written(), WRITTEN_WITHIN_S)
+            async with asyncio.timeout(WRITTEN_WITHIN_S):
+                await self._driver.written()
         except TimeoutError:
             return _wrong(503, "the store takes nothing at the moment; ask again whether it was done")
         return None
@@ -269,7 +273,7 @@ def _number(asked: Asked, name: str, default: int) -> int:
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= 20):
-        raise BadRequest(f"{name}={text[:40]!a}: allowed is a whole number")
+        raise BadAdminRequest(f"{name}={text[:40]!a}: allowed is a whole number")
     return int(text)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Protocol, runtime_checkable
 
-from overlane.pubsub.connection import ClientConnection
+from overlane.pubsub.contract.connection import ClientConnection
 
 
 class ClientEnd(Protocol):

@@ -12,7 +12,7 @@ from overlane.core.units import SECOND, Nanos
 from overlane.node.clients.client_end import ClientEnd
 from overlane.node.driver import Driver
 from overlane.node.security.tls import user_of
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
 from overlane.pubsub.counters import Refusal
 
 REJECTED_PER_SECOND_MAX = 64

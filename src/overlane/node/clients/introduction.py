@@ -8,7 +8,7 @@ import struct
 import msgspec
 
 from overlane.errors import ProtocolViolation
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
 
 INTRODUCTION_BYTES_MAX = 2048
 

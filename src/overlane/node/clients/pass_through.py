@@ -25,7 +25,7 @@ from overlane.node.driver import Driver
 from overlane.node.links.greeting import CLIENT, NONCE_BYTES, Greeting
 from overlane.node.links.overlay import Overlay
 from overlane.node.links.streams.tcp import tune
-from overlane.pubsub.questions import PassOn
+from overlane.pubsub.contract.questions import PassOn
 from overlane.turn.client_link import LINGER_S, WRITE_HIGH_BYTES, WRITE_LOW_BYTES, ClientLink, Pipe
 from overlane.turn.lingering import Drain
 

@@ -2,7 +2,7 @@
 
 options     what a broker is told about it, without importing any of it
 own_network the network of a broker without a file: the configuration in ZooKeeper, and its own addresses
-keeping     what is known of the overlay, on disk, for a start without ZooKeeper
+overlay_cache what is known of the overlay, on disk, for a start without ZooKeeper
 load        how loaded this broker is
 launcher    routing brokers are started and ended, as the leader wants them
 starting    the configuration that a broker without a file starts with

@@ -29,7 +29,8 @@ async def close_soon(service: Closable, within_s: float = WITHIN_S) -> bool:
 
     threading.Thread(target=close, name="closing-zookeeper", daemon=True).start()
     try:
-        await asyncio.wait_for(is_done.wait(), within_s)
+        async with asyncio.timeout(within_s):
+            await is_done.wait()
     except TimeoutError:
         return False
     return True

@@ -2,7 +2,7 @@
 
 kazoo has threads of its own and hands its events over to the loop. What they change reaches the broker as one
 reconfiguration per iteration of the loop, however many znodes have changed. Nothing here can end the broker: where
-ZooKeeper is away, what was known goes on to hold, and is kept on disk for the next start.
+ZooKeeper is away, the broker continues with what it knew, which is kept on disk for the next start.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from overlane.coordination.contract import (
     Service,
     Suspended,
 )
-from overlane.coordination.leader import Leader, Policy
+from overlane.coordination.leader import AssignmentPolicy, Leader
 from overlane.coordination.participant import (
     SOUGHT_MAX,
     AssignmentChanged,
@@ -40,19 +40,21 @@ from overlane.coordination.participant import (
 )
 from overlane.coordination.reachability import Reachability
 from overlane.coordination.records import BrokerRecord, ConfigRecord, ReportRecord, pack
-from overlane.coordination.view import LINGER, Kept, View
+from overlane.coordination.view import LINGER, Kept, OverlayView
 from overlane.core.events import DirectLinksWanted, ScopeDigest
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.membership.membership import Membership
 from overlane.network.schema import RoutingTier
 from overlane.node.coordination.closing import close_soon
-from overlane.node.coordination.keeping import write_kept
 from overlane.node.coordination.launcher import Launcher
 from overlane.node.coordination.load import LoadMeter
+from overlane.node.coordination.overlay_cache import write_kept
 from overlane.pubsub.sessions.domain import Domain, DomainPeer
 
 BEAT_S = 0.1
 BEATS_PER_SECOND = 10
+CONTINUED: Nanos = 5 * SECOND
+"""How long a broker counts as one that has just gone on: as long as its links may take."""
 DRAIN_STALLED_S = 1.5
 """How long a broker that leaves waits for the next of its bundles to be taken over."""
 KEEP_AFTER_S = 1.0
@@ -84,7 +86,7 @@ class Links(Protocol):
     def lag_s(self) -> float: ...
 
 
-def policy_of(tier: RoutingTier) -> Policy:
+def policy_of(tier: RoutingTier) -> AssignmentPolicy:
     """ConfigError for a strategy that cannot be imported."""
     strategy = strategy_named(tier.strategy)
     is_by_place = tier.strategy not in ("topics", "least-loaded")
@@ -96,7 +98,7 @@ def policy_of(tier: RoutingTier) -> Policy:
         tier.shrink_below,
         tier.shrink_after_ns,
     )
-    return Policy(strategy, is_by_place, bounds)
+    return AssignmentPolicy(strategy, is_by_place, bounds)
 
 
 class Coordinated:
@@ -116,7 +118,7 @@ class Coordinated:
     ) -> None:
         """`take_up` is called when `membership` and `assignment` may be others than before, `domain_changed` when
         `domain` may be. ConfigError."""
-        self.view = View(name, record, kept)
+        self.view = OverlayView(name, record, kept)
         self._leader = Leader(policy_of(tier)) if record.role == "routing" else None
         self.participant = Participant(name, record, self._leader, lambda: int(time.time()))
         self._tier = tier
@@ -167,10 +169,9 @@ class Coordinated:
         """The other brokers that take clients of the domain. One whose registration has ended may be back soon with its
         sessions: it counts as registered as long as it stays a neighbour. So do all when ZooKeeper is lost."""
         is_registered = self._now() < self._registered_until
-        peers = self.view.domain_edges().items()
-        return Domain(
-            self.view.own.clients, tuple(DomainPeer(name, record.clients, is_registered) for name, record in peers)
-        )
+        edges, continued_at = self.view.domain_edges().items(), self.participant.continued_at
+        peers = tuple(DomainPeer(name, record.clients, is_registered) for name, record in edges)
+        return Domain(self.view.own.clients, peers, 0 if continued_at is None else continued_at + CONTINUED)
 
     def membership(self) -> Membership:
         return self.view.membership(self._now())
@@ -274,7 +275,7 @@ class Coordinated:
                 self.is_connected = True
                 self._registered_until = NEVER
             case Suspended():
-                log.warning("ZooKeeper cannot be reached; what is known of the overlay goes on to hold")
+                log.warning("ZooKeeper cannot be reached; continuing with the last known overlay")
                 self.is_connected = False
                 self._registered_until = self._now() + LINGER
             case LoginRefused():
@@ -371,7 +372,7 @@ class Coordinated:
         self.participant.suspect(self._reachability.look(self.view.needed(), self._links.is_up, self._now()))
         if self._beats % BEATS_PER_SECOND == 0:
             for peer in filter(self._links.is_up, self.view.accepted()):
-                self.view.is_up(peer, self._now())
+                self.view.note_up(peer, self._now())
             if self.view.own.role == "edge":
                 # A direct link with them may be wanted soon, and what they registered can take long to read then.
                 self.participant.know(sorted(self._links.deadline_partners()), KNOWN_AHEAD_MAX)

@@ -20,7 +20,7 @@ from overlane.network.schema import Coordination, Network, RoutingTier
 from overlane.node.clients.pass_through import PassThrough
 from overlane.node.clients.passed_in import PassedIn
 from overlane.node.coordination.driver import Coordinated
-from overlane.node.coordination.keeping import read_kept
+from overlane.node.coordination.overlay_cache import read_kept
 from overlane.node.coordination.own_network import own_network
 from overlane.node.reconfiguring import AssignedBundles
 from overlane.pubsub.sessions.domain import ALONE, Domain
@@ -47,7 +47,7 @@ class Coordinating:
         """That of ZooKeeper, whether it was taken up or not."""
 
         def connect(deliver: Deliver) -> Service:
-            return ZooKeeper(access, deliver)
+            return ZooKeeper(access, deliver) if node.replicated is None else node.replicated.connect(deliver)
 
         self._coordinated = Coordinated(
             node.options.name,
@@ -65,6 +65,10 @@ class Coordinating:
         self._domain: Domain = ALONE
         self._share_clients()
         self._config = self._coordinated.view.config
+        started_with = node.options.config
+        if started_with is not None and (self._config is None or self._config.version < started_with.version):
+            self._config = started_with
+            self._coordinated.config_taken_up(started_with)
         node.admin_service.inspection.coordination = self.coordination_view
         node.driver.observing.on_scope_changed = self._coordinated.scope_changed
         node.driver.observing.on_direct_links_wanted = self._coordinated.direct_links_wanted

@@ -65,7 +65,8 @@ class Launcher:
             while (failure := await _run(command)) is not None:
                 log.error("%s: %s; again in %.0f s", " ".join(command)[:OUTPUT_SHOWN], failure, RETRY_S)
                 try:
-                    await asyncio.wait_for(self._changed.wait(), RETRY_S)
+                    async with asyncio.timeout(RETRY_S):
+                        await self._changed.wait()
                     return
                 except TimeoutError:
                     if self._wanted != count:

@@ -10,10 +10,10 @@ from msgspec import structs
 from overlane.errors import ConfigError, Fault
 from overlane.membership.endpoint import Endpoint
 from overlane.membership.membership import Role
-from overlane.network import kinds
-from overlane.network.coordinated import chroot, zookeeper_hosts
-from overlane.network.kinds import Kind
 from overlane.network.schema import EMBEDDED, ROLES, Broker, Coordination, Network
+from overlane.network.sections.coordinated import chroot, zookeeper_hosts
+from overlane.network.syntax import kinds
+from overlane.network.syntax.kinds import FieldKind
 
 SOURCE = "configuration in ZooKeeper"
 """What messages call it, in place of a file."""
@@ -59,7 +59,7 @@ def own_of(
     """From the words of a command; ConfigError. `addresses` by option, empty where it was not given."""
     faults: list[Fault] = []
 
-    def check(option: str, kind: Kind[T], text: str) -> T:
+    def check(option: str, kind: FieldKind[T], text: str) -> T:
         try:
             return kind.read(text)
         except ValueError:

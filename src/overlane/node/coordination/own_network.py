@@ -1,15 +1,19 @@
 """The network of a broker that follows ZooKeeper: what was pushed there, and what its own command or file says."""
 
+from typing import TYPE_CHECKING
+
 from msgspec import structs
 
-from overlane.coordination.records import ConfigRecord
 from overlane.errors import ConfigError, Fault
 from overlane.network.reading import parse_network
 from overlane.network.schema import Broker, Network
 from overlane.node.coordination.options import SOURCE, Own
 
+if TYPE_CHECKING:  # a broker of a file alone does without
+    from overlane.coordination.records import ConfigRecord
 
-def own_network(config: ConfigRecord | None, own: Own) -> Network:
+
+def own_network(config: "ConfigRecord | None", own: Own) -> Network:
     """ConfigError, in the words of a file. A table [brokers.NAME] of this name says what the command does not."""
     pushed = Network() if config is None else parse_network(config.text, SOURCE, own.directory, needs_brokers=False)
     described = {broker.name: broker for broker in pushed.brokers}
@@ -31,3 +35,8 @@ def own_network(config: ConfigRecord | None, own: Own) -> Network:
         brokers = (told, *pushed.brokers)
     network: Network = structs.replace(pushed, brokers=brokers, coordination=own.zookeeper)
     return network
+
+
+def unconfigured(own: Own) -> Network:
+    """Where nothing has been pushed: the defaults hold."""
+    return own_network(None, own)

@@ -10,7 +10,7 @@ import sys
 import msgspec
 
 from overlane.errors import Unavailable
-from overlane.items.plans import DomainPlan, State, pack_plan, solve, unpack_plan
+from overlane.items.plans import DomainPlan, DomainState, pack_plan, solve, unpack_plan
 
 SOLVE_WITHIN_S = 120.0
 
@@ -20,7 +20,7 @@ class _Job(msgspec.Struct, array_like=True):
     missing: tuple[str, ...]
 
 
-async def solve_apart(plan: DomainPlan, missing: frozenset[str]) -> State:
+async def solve_apart(plan: DomainPlan, missing: frozenset[str]) -> DomainState:
     """Unavailable if it does not succeed."""
     job = msgspec.msgpack.encode(_Job(pack_plan(plan), tuple(sorted(missing))))
     process = await asyncio.create_subprocess_exec(
@@ -34,7 +34,7 @@ async def solve_apart(plan: DomainPlan, missing: frozenset[str]) -> State:
     try:
         async with asyncio.timeout(SOLVE_WITHIN_S):
             answer, _ = await process.communicate(job)
-        return msgspec.msgpack.decode(answer, type=State)
+        return msgspec.msgpack.decode(answer, type=DomainState)
     except (TimeoutError, msgspec.DecodeError, OSError) as error:
         raise Unavailable("the solver", f"{type(error).__name__}, status {process.returncode}") from None
     finally:

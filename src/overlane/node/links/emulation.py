@@ -68,3 +68,8 @@ class Emulation:
     def backlog_ns(self, now: Nanos) -> Nanos:
         """How long what was handed over will take to leave."""
         return max(0, self._sent_ns - now)
+
+    def bytes_in(self, duration_ns: Nanos, bytes_max: int) -> int:
+        """How much leaves in this time, but at least one byte and at most so many."""
+        rate_bps = self.conditions.rate_bps
+        return bytes_max if rate_bps is None else max(1, min(bytes_max, duration_ns * rate_bps // (8 * SECOND)))

@@ -28,6 +28,9 @@ class LinkHost(Protocol):
 
     def emulation(self, peer: str) -> Emulation | None: ...
     def pace(self, peer: str) -> Pace | None: ...
+    def dscp(self, peer: str) -> int:
+        """The code point of packets to a neighbour; 0: none."""
+
     def greeted(self, link: "OverlayLink") -> bool:
         """Whether the connection is to be kept."""
 

@@ -156,6 +156,7 @@ class Overlay:
         link = self.links.get(name)
         if link is not None:
             link.paced(self.pace(name))
+            link.marked(config.dscp)
         if config.is_expected:
             self._expected.add(name)
         if before is None or before.emulated != config.emulated:
@@ -179,6 +180,11 @@ class Overlay:
                 raise Unavailable(f"link to {name}", "a carrier requires overlay_secret in [security]")
             self._tunnels = CarrierTunnels(self._core.name, lambda: self._listens_at, self._secret)
         return self._tunnels.set(name, carrier)
+
+    @property
+    def missing(self) -> list[str]:
+        """Neighbours that are expected and not linked."""
+        return sorted(self._expected - self.links.keys())
 
     @property
     def neighbours(self) -> list[str]:
@@ -226,33 +232,29 @@ class Overlay:
 
     async def _dial(self, name: str, address: Endpoint) -> bool:
         """Whether the neighbour is linked with afterwards, by this call or one of its own; OSError or TimeoutError."""
-        _, link = await asyncio.wait_for(
-            asyncio.get_running_loop().create_connection(
+        async with asyncio.timeout(DIAL_S):
+            _, link = await asyncio.get_running_loop().create_connection(
                 lambda: OverlayLink(self, name, address),
                 address.host,
                 address.port,
                 ssl=self._client_tls,
                 server_hostname=name if self._client_tls is not None else None,
-            ),
-            DIAL_S,
-        )
+            )
         await link.settled.wait()
         return name in self.links
 
     async def dial_move(self, link: OverlayLink, host: str, remote: Endpoint) -> None:
         """Dial a connection from one address of ours to one of the neighbour, on which the stream of a link continues;
         OSError or TimeoutError."""
-        _, moving = await asyncio.wait_for(
-            asyncio.get_running_loop().create_connection(
+        async with asyncio.timeout(DIAL_S):
+            _, moving = await asyncio.get_running_loop().create_connection(
                 lambda: OverlayLink(self, link.peer, remote, link.id),
                 remote.host,
                 remote.port,
                 local_addr=(host, 0),
                 ssl=self._client_tls,
                 server_hostname=link.peer if self._client_tls is not None else None,
-            ),
-            DIAL_S,
-        )
+            )
         await moving.settled.wait()
 
     async def dial_for_client(self, name: str, address: Endpoint, protocol: asyncio.BaseProtocol) -> None:
@@ -318,6 +320,7 @@ class Overlay:
             pace=link.pace,
             emulation=self.emulation(link.peer),
             failed=lambda error: self.failed(link, error),
+            dscp=config.dscp,
         )
         return self.multipath.began(link, first, session, transport)
 
@@ -331,6 +334,10 @@ class Overlay:
     def pace(self, peer: str) -> Pace | None:
         rate_bps = self.rate_bps(peer)
         return None if rate_bps is None else Pace(rate_bps)
+
+    def dscp(self, peer: str) -> int:
+        config = self._configs.get(peer)
+        return 0 if config is None else config.dscp
 
     def addresses(self, peer: str) -> tuple[Endpoint, ...]:
         """Where a neighbour is dialled."""

@@ -29,6 +29,7 @@ from overlane.node.links.datagrams.link import DatagramLink
 from overlane.node.links.emulation import Emulation
 from overlane.node.links.greeting import CLIENT, NONCE_BYTES, Greeting
 from overlane.node.links.link_host import LinkHost
+from overlane.node.links.marking import mark
 from overlane.node.links.multipath.paths import DatagramPaths
 from overlane.node.links.pacing import Pace
 from overlane.node.links.reading import READ_SLOWLY_BYTES, Reading
@@ -191,6 +192,7 @@ class OverlayLink(asyncio.BufferedProtocol):
             return
         address = transport.get_extra_info("peername") or ("?", 0)
         self.address = f"{address[0]}:{address[1]}"
+        self.marked(self._host.dscp(self.peer))
         self._alone_from = NEVER
         self._bytes_in += len(data)
         if data:
@@ -263,6 +265,8 @@ class OverlayLink(asyncio.BufferedProtocol):
         self.is_up = self._host.greeted(self)
         if self.is_up and self._transport is not None and (session := greeting.session) is not None:
             self.datagrams = self._host.datagrams(self, session, self._transport)
+        if self.is_up and (dscp := self._host.dscp(self.peer)):
+            self.marked(dscp)
         self.settled.set()
         return rest
 
@@ -303,6 +307,13 @@ class OverlayLink(asyncio.BufferedProtocol):
         self.pace = pace
         if self.datagrams is not None:
             self.datagrams.pace = pace
+
+    def marked(self, dscp: int) -> None:
+        """Packets carry this code point from now on."""
+        if self._transport is not None:
+            mark(self._transport.get_extra_info("socket"), dscp)
+        if self.datagrams is not None:
+            self.datagrams.dscp = dscp
 
     # Sending
 
@@ -446,7 +457,7 @@ class OverlayLink(asyncio.BufferedProtocol):
             if emulation.backlog_ns(now) > EMULATED_AHEAD_NS:
                 self._wake_at(now + emulation.backlog_ns(now) - EMULATED_AHEAD_NS // 2)
                 return
-            data, pulled_bytes = self._pull(NOTSENT_BYTES)
+            data, pulled_bytes = self._pull(emulation.bytes_in(EMULATED_AHEAD_NS, NOTSENT_BYTES))
             if not pulled_bytes:
                 return
             if data:

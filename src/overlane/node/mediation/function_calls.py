@@ -18,7 +18,7 @@ from overlane.core.units import SECOND
 from overlane.mediation.functions import FunctionMessage
 from overlane.node.driver import Driver
 from overlane.node.mediation.worker import Answer
-from overlane.pubsub.questions import CallFunction
+from overlane.pubsub.contract.questions import CallFunction
 
 LOAD_WITHIN_S = 30.0
 

@@ -25,6 +25,7 @@ class Children:
     def __init__(self, command: Callable[[Hosted], list[str]]) -> None:
         self._command = command
         self._lives: dict[Hosted, asyncio.Task[None]] = {}
+        self._starting: dict[Hosted, asyncio.Task[Process]] = {}
         self._processes: dict[Hosted, Process] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -33,7 +34,7 @@ class Children:
         brokers = {one.broker for one in hosted}
         for one in list(self._lives):
             if one.broker not in brokers:
-                log.info("the copy of %s is not wanted here any more", one.broker)
+                log.info("the copy of %s is no longer needed here", one.broker)
                 self._spawn(self._stop(one))
         running = {one.broker for one in self._lives}
         for one in sorted(hosted, key=lambda hosted: hosted.broker):
@@ -55,9 +56,7 @@ class Children:
         while True:
             started = loop.time()
             try:
-                process = self._processes[hosted] = await asyncio.create_subprocess_exec(
-                    *self._command(hosted), stdin=PIPE, start_new_session=True
-                )
+                process = self._processes[hosted] = await self._start(hosted)
             except OSError as error:
                 why = error.strerror or str(error)
             else:
@@ -71,15 +70,28 @@ class Children:
             await asyncio.sleep(pause_s)
             pause_s = min(PAUSE_MAX_S, 2 * pause_s)
 
+    async def _start(self, hosted: Hosted) -> Process:
+        """Goes on if whoever waits for it is cancelled: half-way, the process would be killed instead of ended."""
+        starting = self._starting[hosted] = asyncio.get_running_loop().create_task(
+            asyncio.create_subprocess_exec(*self._command(hosted), stdin=PIPE, start_new_session=True)
+        )
+        await asyncio.shield(asyncio.wait([starting]))
+        del self._starting[hosted]
+        return starting.result()
+
     async def _stop(self, hosted: Hosted) -> None:
         self._lives.pop(hosted).cancel()
         process = self._processes.pop(hosted, None)
+        if (starting := self._starting.pop(hosted, None)) is not None:
+            await asyncio.wait([starting])
+            process = None if starting.exception() else starting.result()
         if process is None or process.returncode is not None:
             return
         assert process.stdin is not None
         process.stdin.close()
         try:
-            await asyncio.wait_for(process.wait(), GRACE_S)
+            async with asyncio.timeout(GRACE_S):
+                await process.wait()
         except TimeoutError:
             process.kill()
             await process.wait()

@@ -14,10 +14,10 @@ from overlane.network.endpoints import endpoints
 from overlane.network.reading import read_network
 from overlane.network.schema import Broker, Coordination, Network
 from overlane.node.coordination.options import Own
-from overlane.node.node import Options
+from overlane.node.options import Options
 from overlane.node.recovery.hosted import Hosted, hosted_broker, with_broker
-from overlane.recovery.events import Settings
-from overlane.recovery.watching import WatchSettings
+from overlane.recovery.events import ReplicaSettings
+from overlane.recovery.hosts.watching import WatchSettings
 
 MIRRORS = "mirrors"
 """The folder of the mirrors of other brokers in the data directory of a host."""
@@ -72,9 +72,9 @@ class HostOptions:
         return self.described.role, tuple(endpoints(self.network, self.host).listeners)
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> ReplicaSettings:
         silence = self.network.recovery.silence_ns
-        return Settings(
+        return ReplicaSettings(
             heartbeat=silence // 2,
             primary_lease=5 * silence // 6,
             mirror_lease=silence,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from overlane.adminapi.views import MirrorView, RecoveryView
 from overlane.core.units import MS
-from overlane.node.recovery.replica_driver import ReplicaDriver
-from overlane.node.recovery.replication import Replication
+from overlane.node.recovery.replication.replica_driver import ReplicaDriver
+from overlane.node.recovery.replication.replication import Replication
 
 
 def why_waiting(driver: ReplicaDriver | None) -> str:

@@ -20,38 +20,40 @@ from time import monotonic_ns
 
 from overlane.adminapi.views import RecoveryView
 from overlane.coordination.access import access_of
-from overlane.coordination.contract import Answered, Event, Request
+from overlane.coordination.contract import Answered, Deliver, Event, Request, Service
 from overlane.coordination.zookeeper import ZooKeeper
 from overlane.network.endpoints import endpoints
 from overlane.network.schema import Network
 from overlane.node.coordination.closing import close_soon
 from overlane.node.coordination.joining import own_host
+from overlane.node.coordination.shared_session import SharedSession
 from overlane.node.end_signals import heed_end_signals, was_told_to_end
 from overlane.node.failures import end_process
 from overlane.node.links.overlay import Overlay
-from overlane.node.node import Node, Options, Replicated
+from overlane.node.node import Node
+from overlane.node.options import Options, Replicated
 from overlane.node.recovery.certified import named_in_certificate
 from overlane.node.recovery.children import DEPOSED, Children
-from overlane.node.recovery.directory import Directory
-from overlane.node.recovery.distances import Distances
 from overlane.node.recovery.host_options import HostOptions, host_options
 from overlane.node.recovery.host_view import recovery_view, why_waiting
-from overlane.node.recovery.lines import Lines
-from overlane.node.recovery.measuring import Measuring
-from overlane.node.recovery.own_endpoint import OwnEndpoint
-from overlane.node.recovery.placing import Placing, wanted_here
-from overlane.node.recovery.primary_watch import PrimaryWatch
-from overlane.node.recovery.replica_driver import ReplicaDriver
-from overlane.node.recovery.replicated_store import ReplicatedStore
-from overlane.node.recovery.replication import Identity, Replication
-from overlane.node.recovery.storage import ReplicaStorage
-from overlane.node.recovery.takeover_hook import Taken, run_hook
+from overlane.node.recovery.hosts.directory import HostDirectory
+from overlane.node.recovery.hosts.distances import Distances
+from overlane.node.recovery.hosts.lines import Lines
+from overlane.node.recovery.hosts.measuring import Measuring
+from overlane.node.recovery.hosts.own_endpoint import OwnEndpoint
+from overlane.node.recovery.hosts.placing import Placing, wanted_here
+from overlane.node.recovery.hosts.primary_watch import PrimaryWatch
+from overlane.node.recovery.replication.replica_driver import ReplicaDriver
+from overlane.node.recovery.replication.replicated_store import ReplicatedStore
+from overlane.node.recovery.replication.replication import ReplicaIdentity, Replication
+from overlane.node.recovery.replication.storage import ReplicaStorage
+from overlane.node.recovery.takeover_hook import Taken, former_host, run_hook
 from overlane.node.recovery.waiting_page import WaitingPage
 from overlane.node.security.tls import link_contexts
 from overlane.node.store.errors import StoreError
 from overlane.pubsub.limits import NONE
 from overlane.recovery.events import Alarm, Deposed, Durable, Serving
-from overlane.recovery.host_records import EndpointRecord, HostRecord, encode_record, endpoint_name
+from overlane.recovery.hosts.host_records import EndpointRecord, HostRecord, encode_record, endpoint_name
 from overlane.secret_file import read_token
 
 LIVES_MAX = 4
@@ -64,6 +66,7 @@ SHOWN_AFTER_S = 1.0
 log = logging.getLogger("overlane.recovery")
 
 READY, HOSTED = "ready", "hosted"
+DIRECTORY, REPLICA = "directory", "replica"
 Live = Callable[[Node, str], Awaitable[None]]
 """Starts a node, prints the word and its addresses, and runs it to its end."""
 
@@ -99,9 +102,9 @@ class Hosting:
         self._access = access_of(coordination, data.parent if data is not None else None)
         security = options.network.security
         secret = read_token(security.overlay_secret) if security.overlay_secret is not None else None
-        identity = Identity(options.name, options.host, secret, security.overlay_open, link_contexts(security))
+        identity = ReplicaIdentity(options.name, options.host, secret, security.overlay_open, link_contexts(security))
         self._replication = Replication(identity, options.settings.log_bytes_max)
-        self._directory = Directory(options.domain)
+        self._directory = HostDirectory(options.domain)
         self._directory.on_change = self._look
         self._children = Children(options.command_of_mirror)
         self._lines = Lines(options, self._directory, self._replication, self._overlay)
@@ -111,7 +114,10 @@ class Hosting:
         self._watch: PrimaryWatch | None = None
         self._may_continue = named_in_certificate(options)
         self._measuring: Measuring | None = None
-        self._service: ZooKeeper | None = None
+        self._session: SharedSession | None = None
+        """With ZooKeeper: of the directory, the replica, and the broker while it runs here."""
+        self._asking: dict[str, Service] = {}
+        """The parts of the session."""
         self._endpoint: OwnEndpoint | None = None
 
     # Life
@@ -131,7 +137,9 @@ class Hosting:
         if options.is_home:
             self._tell_score(1.0)
             self._measuring = Measuring(options.network.recovery.scoring, self._lines.rates_bps, self._tell_score)
-        self._service = ZooKeeper(self._access, self._heard)
+        session = self._session = SharedSession(lambda deliver: ZooKeeper(self._access, deliver))
+        # The directory first: it makes the parents of what the replica reads and writes.
+        self._asking = {DIRECTORY: session.part(self._directory_heard), REPLICA: session.part(self._replica_heard)}
         looking = self._loop.create_task(self._look_always())
         try:
             await self._run_broker()
@@ -162,7 +170,7 @@ class Hosting:
             options.host,
             storage,
             options.settings,
-            lambda number, request: self._ask(2 * number, request),
+            lambda number, request: self._ask(REPLICA, number, request),
             self._replication,
             self,
             is_home=options.is_home,
@@ -249,7 +257,9 @@ class Hosting:
             return None
         options, network = self._options.configuration()
         assert self._placing is not None
-        replicated = Replicated(store, self._epoch, self._options.host, self._view, self._placing.planned)
+        replicated = Replicated(
+            store, self._epoch, self._options.host, self._view, self._placing.planned, self._broker_session
+        )
         return Node(options, network, replicated=replicated)
 
     def end_soon(self) -> None:
@@ -280,8 +290,8 @@ class Hosting:
         self._replication.close()
         if self._driver is not None:
             await self._loop.run_in_executor(None, self._driver.storage.close)
-        if self._service is not None:
-            await close_soon(self._service)
+        if self._session is not None:
+            await close_soon(self._session)
 
     # replica_driver.Owner
 
@@ -330,31 +340,30 @@ class Hosting:
 
     # ZooKeeper
 
-    def _ask(self, number: int, request: Request) -> None:
-        if self._service is not None:
-            self._service.ask(number, request)
+    def _broker_session(self, deliver: Deliver) -> Service:
+        """For the broker that runs here: it registers as soon as it serves."""
+        assert self._session is not None
+        return self._session.part(deliver)
 
-    def _heard(self, event: Event) -> None:
-        """Even numbers are those of the replica, odd ones those of the directory."""
-        match event:
-            case Answered(number, answer):
-                own, is_of_directory = divmod(number, 2)
-                if is_of_directory:
-                    self._directory.handle(Answered(own, answer), monotonic_ns())
-                elif self._driver is not None:
-                    self._note_former_host()
-                    self._driver.handle(Answered(own, answer))
-            case _:
-                # The directory first: it makes the parents of what the replica reads and writes.
-                self._directory.handle(event, monotonic_ns())
-                self._ask_for_directory()
-                if self._driver is not None:
-                    self._driver.handle(event)
+    def _ask(self, part: str, number: int, request: Request) -> None:
+        if part in self._asking:
+            self._asking[part].ask(number, request)
+
+    def _directory_heard(self, event: Event) -> None:
+        self._directory.handle(event, monotonic_ns())
+        self._ask_for_directory()
+
+    def _replica_heard(self, event: Event) -> None:
+        if self._driver is None:
+            return
+        if isinstance(event, Answered):
+            self._note_former_host()
+        self._driver.handle(event)
         self._ask_for_directory()
 
     def _ask_for_directory(self) -> None:
         for number, request in self._directory.requests.take():
-            self._ask(2 * number + 1, request)
+            self._ask(DIRECTORY, number, request)
 
     async def _look_always(self) -> None:
         while True:
@@ -370,7 +379,7 @@ class Hosting:
     def _note_former_host(self) -> None:
         value = None if self._driver is None else self._driver.replica.replica_set
         if value is not None and not self._serving.is_set():
-            self._former_host = value.primary_host
+            self._former_host = former_host(self._former_host, value.primary_host, self._options.host)
 
     def _look(self) -> None:
         self._note_former_host()

@@ -46,6 +46,12 @@ class Taken:
         return own | {f"OVERLANE_{kind.upper()}": address for kind, address in self.addresses.items()}
 
 
+def former_host(known: str, primary: str, here: str) -> str:
+    """Where the broker ran before. `primary` of its replica set may be this host already, which continues it just now:
+    then it is the host that was `known`."""
+    return known if known and primary == here else primary
+
+
 async def run_hook(command: tuple[str, ...], taken: Taken, within_s: float = WITHIN_S) -> bool:
     """Whether it has succeeded. Never raises: what goes wrong is logged."""
     try:
@@ -61,7 +67,8 @@ async def run_hook(command: tuple[str, ...], taken: Taken, within_s: float = WIT
         log.error("on_takeover of %s: %s: %s", taken.broker, command[0], error.strerror)
         return False
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), within_s)
+        async with asyncio.timeout(within_s):
+            output, _ = await process.communicate()
     except TimeoutError:
         log.error("on_takeover of %s: %s did not end within %g s", taken.broker, command[0], within_s)
         return False

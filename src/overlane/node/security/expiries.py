@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from overlane.pubsub.connection import ClientConnection, Phase
+from overlane.pubsub.contract.connection import ClientConnection, Phase
 
 LOOK_EVERY_S = 1.0
 

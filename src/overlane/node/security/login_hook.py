@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from overlane.core.units import SECOND
 from overlane.errors import ConfigError, Fault
-from overlane.network.login_schema import LoginHook
+from overlane.network.schema.logins import LoginHook
 from overlane.secret import Secret
 
 THREADS = 8

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from overlane.errors import Unavailable
-from overlane.network.login_schema import LoginHook, Tokens
 from overlane.network.schema import Security
+from overlane.network.schema.logins import LoginHook, Tokens
 from overlane.node.security.login_hook import HookAnswer, HookCheck
 from overlane.node.security.nkeys import has_signed
 from overlane.node.security.password_hashes import decoy, is_password
@@ -40,12 +40,13 @@ class Login(Enum):
     ACCEPTED = "accepted"
     REFUSED = "refused"
     BUSY = "busy"  # too many at once, or no memory for the check: the client may come again
+    UNAVAILABLE = "unavailable"  # the service that knows gave no answer: the client may come again
 
 
 _HOOK_ANSWERS = {
     HookAnswer.ACCEPTED: Login.ACCEPTED,
     HookAnswer.REFUSED: Login.REFUSED,
-    HookAnswer.UNAVAILABLE: Login.BUSY,
+    HookAnswer.UNAVAILABLE: Login.UNAVAILABLE,
     HookAnswer.BUSY: Login.BUSY,
 }
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from overlane.core.units import SECOND
 from overlane.errors import ConfigError, Fault
 from overlane.extras import missing_extra
-from overlane.network.login_schema import Tokens
+from overlane.network.schema.logins import Tokens
 from overlane.node.security.users import BadName, check_name
-from overlane.pubsub.questions import TOKEN_START
+from overlane.pubsub.contract.questions import TOKEN_START
 from overlane.secret import Secret
 
 if TYPE_CHECKING:

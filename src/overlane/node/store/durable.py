@@ -32,7 +32,7 @@ from overlane.node.store.record_file import Name, Quarantined, RecordFile
 from overlane.node.store.record_format import CHECKPOINT_PAGES, file_damage, log_of
 from overlane.node.store.reserve import Reserve
 from overlane.node.store.salvage import Salvage, create_part, finish, salvage, was_cut_short
-from overlane.recovery.stored_record import REPLICA_TABLE
+from overlane.recovery.replication.stored_record import REPLICA_TABLE
 from overlane.turn.record_registry import REGISTRY
 
 __all__ = ["Batch", "Cause", "Done", "RecordStore", "Soon", "Store", "StoreError"]

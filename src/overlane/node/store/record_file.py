@@ -35,12 +35,12 @@ import msgspec
 
 from overlane.core.gossip.incarnation import INCARNATION, INSTANCE, choose
 from overlane.core.gossip.incarnation import TABLE as OWN_KIND
-from overlane.core.records import Kind, Record, Registry, Standing, upgrade, version_of
+from overlane.core.records import Record, RecordKind, Registry, Standing, upgrade, version_of
 from overlane.core.records import fault as record_fault
 from overlane.errors import ConfigError, Fault
 from overlane.node.store.record_format import CHECKPOINT_PAGES, connect, fault, log_of, text
 from overlane.node.store.write_ahead_log import PAGE_BYTES
-from overlane.recovery.stored_record import REPLICA_TABLE
+from overlane.recovery.replication.stored_record import REPLICA_TABLE
 from overlane.turn.record_registry import REGISTRY
 
 ROWS_MAX = 512
@@ -94,10 +94,10 @@ class RecordFile:
 
     def _load(self) -> None:
         damaged: list[tuple[int, str]] = []
-        older: list[tuple[str, Kind, bytes, bytes]] = []
+        older: list[tuple[str, RecordKind, bytes, bytes]] = []
         newer: Counter[str] = Counter()
         numbers = self._numbers
-        tables: dict[bytes, tuple[str, Standing, Kind | None]] = {}
+        tables: dict[bytes, tuple[str, Standing, RecordKind | None]] = {}
         for number, kind, key, value, crc in _rows(self._connection):
             self._number = number
             if reason := fault(kind, key, value, crc):
@@ -135,7 +135,7 @@ class RecordFile:
         allowed = f"at most version {kind.version if kind else 0}: a newer release wrote them, run that one"
         return Fault(str(self.path), 0, "", found, allowed)
 
-    def _upgrade(self, older: list[tuple[str, Kind, bytes, bytes]]) -> None:
+    def _upgrade(self, older: list[tuple[str, RecordKind, bytes, bytes]]) -> None:
         """Write records of older versions anew, as this release has them."""
         changes: dict[Name, bytes | None] = {}
         unusable: list[tuple[Name, str]] = []

@@ -20,12 +20,15 @@ from pathlib import Path
 
 from overlane.errors import OverlaneError, Unavailable
 
-READY, LINKED = "ready", "linked"
+READY, LINKED, WAITING = "ready", "linked", "waiting"
+"""What a broker says of itself on standard output, at the beginning of a line."""
 PAUSE_MIN_S, PAUSE_MAX_S = 0.2, 10.0
 STEADY_S = 30.0
 """A broker that has lived so long counts as sound again."""
 GRACE_S = 10.0
 """How long a broker may take to end before it is killed."""
+NAMED_MAX = 5
+"""So many of those that are waited for are named."""
 
 Tell = Callable[[str, str], None]
 """Called with the name of a broker and a message about it."""
@@ -49,6 +52,9 @@ class SupervisedBroker:
     command: list[str]
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     linked: asyncio.Event = field(default_factory=asyncio.Event)
+    awaits: str = "to start"
+    """What it has to do before it is linked, as it said last."""
+    starting: asyncio.Task[Process] | None = None
     process: Process | None = None
     life: asyncio.Task[None] | None = None
     """The task that restarts it."""
@@ -109,9 +115,8 @@ class Supervisor:
         if self._command != "broker":
             # There may be none now, and some when the file has changed.
             self._running.add(asyncio.create_task(_for_ever()))
-        all_ready = asyncio.gather(*(broker.linked.wait() for broker in self.brokers.values()))
+        announcing = asyncio.create_task(self._announce(ready))
         try:
-            all_ready.add_done_callback(lambda done: None if done.cancelled() else ready())
             while self._running:
                 ended, _ = await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
                 self._running -= ended
@@ -119,11 +124,29 @@ class Supervisor:
                     life.result()
         finally:
             self._ending.set()
-            all_ready.cancel()
+            announcing.cancel()
             await asyncio.gather(*(self._end(broker) for broker in self.brokers.values()))
             for life in self._running:
                 life.cancel()
             await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _announce(self, ready: Callable[[], None]) -> None:
+        for broker in list(self.brokers.values()):
+            await broker.linked.wait()
+        ready()
+
+    def awaited(self) -> str:
+        """Which brokers do not serve or are not linked yet, and why; "" if all are."""
+        missing = [broker for broker in self.brokers.values() if not broker.linked.is_set()]
+        shown = [f"{broker.name} ({broker.awaits})" for broker in missing[:NAMED_MAX]]
+        more = [f"{len(missing) - NAMED_MAX} more"] if len(missing) > NAMED_MAX else []
+        return ", ".join(shown + more)
+
+    def kill_all(self) -> None:
+        """End at once what has not ended yet."""
+        for broker in self.brokers.values():
+            if broker.process is not None and broker.is_running:
+                broker.process.kill()
 
     async def change(self, names: list[str]) -> None:
         """The file has been changed, and has these brokers now."""
@@ -211,7 +234,8 @@ class Supervisor:
         assert process.stdin is not None
         process.stdin.write(b"leave\n")
         try:
-            await asyncio.wait_for(process.wait(), GRACE_S)
+            async with asyncio.timeout(GRACE_S):
+                await process.wait()
         except TimeoutError:
             await self._end(broker)
 
@@ -225,9 +249,9 @@ class Supervisor:
             started = loop.time()
             words: list[str] = []
             broker.is_serving = False
-            process = broker.process = await asyncio.create_subprocess_exec(
-                *broker.command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
-            )
+            # Not cancelled half-way: a process that nobody knows would be left behind.
+            broker.starting = asyncio.create_task(_started(broker.command))
+            process = broker.process = await asyncio.shield(broker.starting)
             await asyncio.gather(self._listen(broker, process), self._echo(broker, process, words))
             status = await process.wait()
             if self._ending.is_set():
@@ -260,7 +284,11 @@ class Supervisor:
             word = text.split(" ", 1)[0]
             broker.is_serving |= word == READY
             reached = {READY: broker.ready, LINKED: broker.linked}.get(word)
-            if reached is None:
+            if word == READY:
+                broker.awaits = "to link"
+            if word == WAITING:
+                broker.awaits = text.removeprefix(WAITING).strip()
+            elif reached is None:
                 self._tell(broker.name, text)
             elif reached.is_set():
                 self._tell(broker.name, f"{word} again")
@@ -275,17 +303,25 @@ class Supervisor:
                 self._tell(broker.name, text)
             else:
                 words.append(text)
+                broker.awaits = f"to start; it says: {text}"
 
     async def _end(self, broker: SupervisedBroker) -> None:
+        if broker.starting is not None:
+            broker.process = await asyncio.shield(broker.starting)
         process = broker.process
         if process is None or process.returncode is not None:
             return
         process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), GRACE_S)
+            async with asyncio.timeout(GRACE_S):
+                await process.wait()
         except TimeoutError:
             process.kill()
             await process.wait()
+
+
+async def _started(command: list[str]) -> Process:
+    return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True)
 
 
 async def _for_ever() -> None:

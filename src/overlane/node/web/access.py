@@ -14,9 +14,10 @@ from overlane.network.schema import ANY_ORIGIN
 from overlane.node.driver import Driver
 from overlane.node.security.logins import Login, LoginClient
 from overlane.node.web.connections import PEER
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.protocol import may_be_anonymous
+from overlane.pubsub.contract.questions import LOGIN_BUSY, LOGIN_UNAVAILABLE
 from overlane.pubsub.counters import Refusal
-from overlane.pubsub.protocol import may_be_anonymous
 from overlane.secret import Secret
 from overlane.web.errors import BadWebRequest
 
@@ -55,7 +56,9 @@ class WebAccess:
             case Login.REFUSED:
                 raise self._refused("user name or password are wrong", peer)
             case Login.BUSY:
-                raise BadWebRequest("too many log in at once; try again", 503)
+                raise BadWebRequest(LOGIN_BUSY, 503)
+            case Login.UNAVAILABLE:
+                raise BadWebRequest(LOGIN_UNAVAILABLE, 503)
             case _:
                 assert_never(login)
 

@@ -11,7 +11,7 @@ from uvicorn.server import ServerState
 
 from overlane.adminapi.http_server import App, BoundedHttpConnection, ConnectionSlots, Receive, Send, server_config
 from overlane.node.clients.connection_limiter import ConnectionDecision, ConnectionLimiter, peer_of
-from overlane.pubsub.consumer import Peer
+from overlane.pubsub.contract.consumer import Peer
 
 PEER = "overlane.peer"
 

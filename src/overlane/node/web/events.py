@@ -14,11 +14,11 @@ from overlane.core.units import NEVER, Nanos
 from overlane.node.driver import Driver
 from overlane.node.web.access import Caller
 from overlane.node.web.topics import session_of
-from overlane.pubsub.consumer import Ending
+from overlane.pubsub.contract.consumer import Ending
+from overlane.pubsub.contract.refused import RequestFault, SubscriptionNotGranted
 from overlane.pubsub.counters import Drop
 from overlane.pubsub.delivery.window import Entry
 from overlane.pubsub.message import Message
-from overlane.pubsub.refused import Fault, SubscribeRefused
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.streams.streams import Gone, StreamLog
 from overlane.pubsub.subscriptions.subscribing import SubscriptionRequest
@@ -98,7 +98,8 @@ class EventReader:
     async def next(self) -> bytes:
         """What is to be written next, a heartbeat if there is nothing for long; b"" at the end."""
         try:
-            await asyncio.wait_for(self._wakes.wait(), HEARTBEAT_S)
+            async with asyncio.timeout(HEARTBEAT_S):
+                await self._wakes.wait()
         except TimeoutError:
             return HEARTBEAT
         self._wakes.clear()
@@ -138,7 +139,7 @@ class WebEvents:
                 subscription, is_replayed = pubsub.subscribing.subscribe(session, request, now)
                 if is_replayed:
                     pubsub.subscribing.replay(session, reader, subscription, now)
-        except SubscribeRefused as refused:
+        except SubscriptionNotGranted as refused:
             self._leave(reader)
             state.refuse(refused.why, refused.told, client_id=session.client_id)
             raise BadWebRequest(refused.told, _STATUSES[refused.fault]) from None
@@ -226,7 +227,8 @@ class WebEvents:
                     await self._driver.written()  # it is on its way to the disk
                     continue
                 try:
-                    await asyncio.wait_for(appended.wait(), HEARTBEAT_S)
+                    async with asyncio.timeout(HEARTBEAT_S):
+                        await appended.wait()
                 except TimeoutError:
                     yield HEARTBEAT
         finally:
@@ -234,9 +236,9 @@ class WebEvents:
 
 
 _STATUSES = {
-    Fault.NOT_ALLOWED: 403,
-    Fault.INVALID_TOPIC: 400,
-    Fault.INVALID_OVERRIDE: 400,
-    Fault.UNPROCESSABLE: 422,
-    Fault.NO_ROOM: 503,
+    RequestFault.NOT_ALLOWED: 403,
+    RequestFault.INVALID_TOPIC: 400,
+    RequestFault.INVALID_OVERRIDE: 400,
+    RequestFault.UNPROCESSABLE: 422,
+    RequestFault.NO_ROOM: 503,
 }

@@ -145,7 +145,7 @@ class Hub:
                     continue
                 if not messages and following == stream.first:
                     await self._wait(appended, stream, callback)
-                elif not messages or await self._is_done(callback, messages[0][1]):
+                elif not messages or await self._post(callback, messages[0][1]):
                     retry_s = RETRY_S
                     self._commit(stream, following)
                 else:
@@ -163,11 +163,12 @@ class Hub:
         left_s = max(0.0, (callback.expires_ns - self._driver.clock.now()) / SECOND) + 0.1
         try:
             # Not much longer at once, so that a callback that was removed is noticed.
-            await asyncio.wait_for(appended.wait(), min(left_s, 1.0))
+            async with asyncio.timeout(min(left_s, 1.0)):
+                await appended.wait()
         except TimeoutError:
             return
 
-    async def _is_done(self, callback: Callback, message: Logged) -> bool:
+    async def _post(self, callback: Callback, message: Logged) -> bool:
         """Post a message; whether the callback has taken it, or wants no more."""
         own_url = callback.topic_url.partition("/topics/")[0]
         headers = [

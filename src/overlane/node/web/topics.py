@@ -16,12 +16,12 @@ from overlane.core.topics import BadTopic, check_topic
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.node.driver import Driver
 from overlane.node.web.access import Caller
-from overlane.pubsub import backpressure
+from overlane.pubsub.contract.refused import PublicationRefused, RequestFault
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.limits import NONE
 from overlane.pubsub.message import Message, expires
-from overlane.pubsub.publishing import OVERLAY_TOO_LARGE
-from overlane.pubsub.refused import Fault, PublishRefused
+from overlane.pubsub.publishing import backpressure
+from overlane.pubsub.publishing.publishing import OVERLAY_TOO_LARGE
 from overlane.pubsub.sessions.session import Session
 from overlane.web.allowances import Allowances
 from overlane.web.errors import BadWebRequest
@@ -34,11 +34,11 @@ SENDER = "\0web"
 STORED_WITHIN_S = 30.0
 
 _STATUSES = {
-    Fault.NOT_ALLOWED: 403,
-    Fault.INVALID_TOPIC: 400,
-    Fault.INVALID_OVERRIDE: 400,
-    Fault.UNPROCESSABLE: 422,
-    Fault.NO_ROOM: 429,
+    RequestFault.NOT_ALLOWED: 403,
+    RequestFault.INVALID_TOPIC: 400,
+    RequestFault.INVALID_OVERRIDE: 400,
+    RequestFault.UNPROCESSABLE: 422,
+    RequestFault.NO_ROOM: 429,
 }
 
 
@@ -67,7 +67,7 @@ class WebTopics:
         for count, draft in enumerate(drafts):
             try:
                 rest_ns = max(rest_ns, self._accept(topic, draft, caller))
-            except PublishRefused as refused:
+            except PublicationRefused as refused:
                 self._driver.server.state.refuse(refused.why, refused.told)
                 self._driver.end_turn_soon()
                 told = refused.told if len(drafts) == 1 else f"{refused.told}; {count} of {len(drafts)} were accepted"
@@ -79,7 +79,7 @@ class WebTopics:
         return Response(status_code=204 if drafts[0].qos else 202)
 
     def _accept(self, topic: str, draft: Draft, caller: Caller) -> Nanos:
-        """For how long its publisher is to rest; or PublishRefused."""
+        """For how long its publisher is to rest; or PublicationRefused."""
         server, now = self._driver.server, self._driver.clock.now()
         properties = draft.properties
         message = Message(
@@ -104,7 +104,8 @@ class WebTopics:
 
     async def _stored(self) -> None:
         try:
-            await asyncio.wait_for(self._driver.written(), STORED_WITHIN_S)
+            async with asyncio.timeout(STORED_WITHIN_S):
+                await self._driver.written()
         except TimeoutError:
             raise BadWebRequest("the store takes nothing at the moment; the message may be stored later", 503) from None
 
@@ -177,7 +178,7 @@ def _client_of(caller: Caller) -> tuple[str | None, str]:
     return caller.user, caller.peer.address.rpartition(":")[0]
 
 
-def _status(refused: PublishRefused) -> int:
+def _status(refused: PublicationRefused) -> int:
     if refused.why is Refusal.STORE:
         return 503
     return 413 if refused.told == OVERLAY_TOO_LARGE else _STATUSES[refused.fault]

@@ -4,6 +4,7 @@ A chunk is five minutes. Its seconds are those in which a broker was alive: an u
 is one topic in one chunk; a topic that was silent in the whole chunk has no row.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from overlane.pipeline.analysis.grouping import map_groups
+from overlane.pipeline.analysis.item_topics import item_of
 from overlane.pipeline.analysis.second_masks import second_s, seconds_in, window_start
 from overlane.pipeline.columns import columns, declare
 from overlane.pipeline.packed_columns import packed
@@ -103,7 +105,13 @@ def chunk_series(told: Any) -> Any:
     )
 
 
-def topic_load(series: DataFrame, chunks: DataFrame, windows: DataFrame, item_levels: int) -> DataFrame:
+def topic_load(
+    series: DataFrame,
+    chunks: DataFrame,
+    windows: DataFrame,
+    item_levels: int,
+    filters: Sequence[tuple[str, str]] = (),
+) -> DataFrame:
     """Every topic of the peaks with its number, its mean rate, and the item that it belongs to."""
     seconds = chunks.agg(sf.sum(sf.size("seconds")).alias("seconds"))
     sums = series.groupBy("topic").agg(sf.sum("total").alias("total"), sf.sum("squares").alias("squares"))
@@ -114,7 +122,7 @@ def topic_load(series: DataFrame, chunks: DataFrame, windows: DataFrame, item_le
         .select(
             "*",
             (sf.row_number().over(Window.orderBy("topic")) - 1).alias("number"),
-            sf.substring_index("topic", "/", item_levels).alias("item"),
+            item_of("topic", filters, item_levels).alias("item"),
             (sf.col("total") / sf.col("seconds")).alias("mean"),
             sf.expr("(squares - total * total / seconds) / nullif(seconds - 1, 0)").alias("variance"),
             sf.expr("total / seconds * size_bytes").alias("bytes_mean"),

@@ -4,8 +4,9 @@ Items, their covariance and the observed brokers form an allocation problem. One
 states depend only on that plan, so they are solved in parallel tasks. The solver is deterministic: the same telemetry
 gives the same case base on any cluster.
 
-Telemetry does not contain the capacity of brokers. Unless it is given, each broker is assumed to carry twice its share
-of the peak load (mean plus three standard deviations), and at least twice the largest item.
+Telemetry does not contain the capacity of brokers. Unless it is given, as an option or in the network file, each broker
+is assumed to carry twice its share of the peak load (mean plus three standard deviations), and at least twice the
+largest item. Where the network file has items, these alone are placed, on the brokers of their domain.
 """
 
 import json
@@ -21,6 +22,7 @@ from pyspark.sql import functions as sf
 from overlane.pipeline.analysis.grouping import map_all
 from overlane.pipeline.columns import columns, declare
 from overlane.pipeline.schemas import TABLES
+from overlane.pipeline.settings import DomainPlacement
 from overlane.planning.allocation import BrokerCapacity, Item, Problem
 from overlane.planning.case_base import Case, NormalPlan, failure_cases, normal_plan, solve_case
 from overlane.planning.problem import BadProblem, NoSolution
@@ -37,23 +39,46 @@ _PLANNED = columns("problem string, primary map<string,string>, mirror map<strin
 _STATES = columns("state int, failed array<string>, plan binary")
 
 
-def planning_problem(items: DataFrame, covariance: DataFrame, lives: DataFrame, capacity: float | None) -> DataFrame:
+def planning_problem(
+    items: DataFrame,
+    covariance: DataFrame,
+    lives: DataFrame,
+    capacity: float | None,
+    placement: DomainPlacement,
+) -> DataFrame:
     """The problem as `overlane plan allocate` and `casebase` read it, in one row; none where nothing was published."""
     brokers = lives.agg(sf.array_sort(sf.collect_set("broker")).alias("brokers"))
     rows = items.join(covariance.select("number", "covariances"), "number").crossJoin(sf.broadcast(brokers))
-    return map_all(rows, _ITEMS, _problem(capacity), TABLES["planning_problem"])
+    return map_all(rows, _ITEMS, _problem(capacity, placement), TABLES["planning_problem"])
 
 
-def _problem(capacity: float | None) -> Callable[[Any], Any]:
+def _problem(capacity: float | None, placement: DomainPlacement) -> Callable[[Any], Any]:
+    own, critical = dict(placement.capacities), frozenset(placement.critical)
+    placed = frozenset(item for _, item in placement.filters)
+
     def state(rows: Any) -> Any:
-        items = sorted(rows.to_pylist(), key=lambda row: row["number"])
-        brokers = items[0]["brokers"]
-        covariance = [row["covariances"] for row in items]
-        each = _guessed(items, covariance, len(brokers)) if capacity is None else capacity
+        every = sorted(rows.to_pylist(), key=lambda row: row["number"])
+        items = [row for row in every if row["item"] in placed] if placed else every
+        if not items:
+            return pa.table({"problem": pa.array([], pa.string())})
+        numbers = [row["number"] for row in items]
+        covariance = [[row["covariances"][number] for number in numbers] for row in items]
+        brokers = sorted(own) or items[0]["brokers"]
+        default = _guessed(items, covariance, len(brokers)) if capacity is None else capacity
+        each = own if capacity is None else {}
         problem = {
-            "items": [{"name": row["item"], "mean": row["mean"], "topics": row["topics"]} for row in items],
+            "items": [
+                {
+                    "name": row["item"],
+                    "mean": row["mean"],
+                    "topics": row["topics"],
+                    **({"critical": True} if row["item"] in critical else {}),
+                }
+                for row in items
+            ],
             "covariance": covariance,
-            "brokers": [{"name": name, "capacity": each} for name in brokers],
+            "brokers": [{"name": name, "capacity": each.get(name, default)} for name in brokers],
+            "risk_max": placement.risk_max,
         }
         return pa.table({"problem": [json.dumps(problem)]})
 
@@ -87,10 +112,12 @@ def case_base(problem: DataFrame, plan: DataFrame, tasks: int) -> DataFrame:
 
 def _stated(problem: str) -> Problem:
     given = json.loads(problem)
-    items = [Item(each["name"], each["mean"], each["topics"]) for each in given["items"]]
-    return Problem.of(
-        items, given["covariance"], [BrokerCapacity(each["name"], each["capacity"]) for each in given["brokers"]]
-    )
+    items = [
+        Item(each["name"], each["mean"], each["topics"], critical=each.get("critical", False))
+        for each in given["items"]
+    ]
+    brokers = [BrokerCapacity(each["name"], each["capacity"]) for each in given["brokers"]]
+    return Problem.of(items, given["covariance"], brokers, given["risk_max"])
 
 
 def _plan(problem: str) -> NormalPlan | None:

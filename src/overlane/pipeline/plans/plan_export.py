@@ -5,10 +5,12 @@ from typing import Any
 import msgspec
 import pyarrow.parquet as pq
 
+from overlane.network.plan import DomainForecast
 from overlane.pipeline.output_directory import Run
 from overlane.pipeline.plans.broker_plan import brokers_plan
 from overlane.pipeline.plans.channels import channels_problem
-from overlane.pipeline.settings import Settings
+from overlane.pipeline.plans.domain_forecast import domain_forecast
+from overlane.pipeline.settings import PipelineSettings
 
 DEADLINE_MS = 200.0
 BROKER_FAILURE, LINK_FAILURE = 0.001, 0.002
@@ -21,7 +23,7 @@ def rows_of(run: Run, table: str) -> list[dict[str, Any]]:
     return found
 
 
-def write_plans(run: Run, settings: Settings) -> None:
+def write_plans(run: Run, settings: PipelineSettings) -> None:
     """allocate, casebase, paths, channels and brokers.json, each where there is something to plan."""
     for row in rows_of(run, "planning_problem"):
         problem = msgspec.json.format(row["problem"].encode(), indent=1)
@@ -33,10 +35,22 @@ def write_plans(run: Run, settings: Settings) -> None:
     tables = ("reliability", "topic_load", "lake_files", "failure_pairs")
     plan = brokers_plan(*(rows_of(run, table) for table in tables))
     if plan is not None:
+        if settings.placement.filters:
+            plan = msgspec.structs.replace(plan, domains=_domains(run, settings))
         (run.plans / "brokers.json").write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
     interest = rows_of(run, "interest")
     if interest:
         (run.plans / "channels.json").write_bytes(channels_problem(interest, settings.channels))
+
+
+def _domains(run: Run, settings: PipelineSettings) -> dict[str, DomainForecast]:
+    """Where the items of the network file are placed, for the agents of their domain."""
+    found: dict[str, DomainForecast] = {}
+    for row in rows_of(run, "planning_problem"):
+        forecast = domain_forecast(row["problem"], rows_of(run, "normal_plan"), rows_of(run, "case_base"))
+        if forecast is not None:
+            found[settings.domain] = forecast
+    return found
 
 
 def paths_problem(reliability: list[dict[str, Any]]) -> dict[str, Any] | None:

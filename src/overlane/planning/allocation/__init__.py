@@ -6,6 +6,6 @@ one by one, `search` improves a placement, `exact` proves the optimum for a few 
 """
 
 from overlane.planning.allocation.model import BrokerCapacity, Item, Problem
-from overlane.planning.allocation.solve import Allocation, Outcome, allocate
+from overlane.planning.allocation.solve import Allocation, AllocationOutcome, allocate
 
-__all__ = ["Allocation", "BrokerCapacity", "Item", "Outcome", "Problem", "allocate"]
+__all__ = ["Allocation", "AllocationOutcome", "BrokerCapacity", "Item", "Problem", "allocate"]

@@ -37,7 +37,7 @@ TIGHTENINGS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AllocationOutcome:
     """Where items are, and what comes of it."""
 
     primary: dict[str, str]
@@ -55,9 +55,9 @@ class Allocation:
     risk: dict[str, float]
     bound: float
     gap: float  # (bound - utility) / the larger of the two, without sign
-    round_robin: Outcome
+    round_robin: AllocationOutcome
     gain: dict[str, float | None]  # (round robin's risk - risk) / round robin's risk
-    best_fit: Outcome
+    best_fit: AllocationOutcome
 
 
 def untimed() -> float:
@@ -96,9 +96,9 @@ def best_places(problem: Problem, spent: Spent = untimed, seed: int = 0) -> IntA
     return _found_places(problem, task, spent, seed)
 
 
-def outcome(problem: Problem, task: Placement, places: IntArray) -> Outcome:
+def outcome(problem: Problem, task: Placement, places: IntArray) -> AllocationOutcome:
     utility = float(problem.reward.sum()) - task.loss(places)
-    return Outcome(problem.named(places), utility, problem.by_broker(task.risk(places)))
+    return AllocationOutcome(problem.named(places), utility, problem.by_broker(task.risk(places)))
 
 
 def well_placed(task: Placement, seed: int = 0, shakes: int = SHAKES, stop: Stop = never) -> IntArray:

@@ -5,12 +5,12 @@ normal plan and the case, so that cases can be distributed over cores or machine
 """
 
 from overlane.planning.case_base.cases import Case, NormalPlan, failure_cases, low_load_cases, normal_plan
-from overlane.planning.case_base.solve import Policy, solve_case, solve_state, switchable
+from overlane.planning.case_base.solve import CasePolicy, solve_case, solve_state, switchable
 
 __all__ = [
     "Case",
+    "CasePolicy",
     "NormalPlan",
-    "Policy",
     "failure_cases",
     "low_load_cases",
     "normal_plan",

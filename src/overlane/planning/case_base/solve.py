@@ -31,7 +31,7 @@ EFFORT = Effort(exact_items=0, shakes=0)  # a few mirrors at a time: more finds 
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class CasePolicy:
     """What to do in one case; `promoted` items run on their mirror of the normal plan, `moved` ones elsewhere."""
 
     failed: list[str]
@@ -46,7 +46,7 @@ class Policy:
     next_loss: float | None  # utility lost by the worst failure that could follow
 
 
-def solve_case(plan: NormalPlan, case: Case) -> Policy:
+def solve_case(plan: NormalPlan, case: Case) -> CasePolicy:
     """The policy of one case; it needs nothing but the normal plan, and is the same wherever it runs."""
     problem = under_load(plan.problem, case.load)
     alive = np.array([i for i, broker in enumerate(problem.brokers) if broker.name not in case.missing], dtype=np.int64)
@@ -59,14 +59,14 @@ def solve_case(plan: NormalPlan, case: Case) -> Policy:
     return _told(plan, case, states, home)
 
 
-def solve_state(plan: NormalPlan, failed: frozenset[str]) -> Policy:
+def solve_state(plan: NormalPlan, failed: frozenset[str]) -> CasePolicy:
     """The policy after these brokers have failed."""
     return solve_case(plan, Case(failed=tuple(sorted(failed))))
 
 
-def switchable(policies: list[Policy]) -> list[Policy]:
+def switchable(policies: list[CasePolicy]) -> list[CasePolicy]:
     """Low-load policies, fewest brokers off first, up to the first that breaks a limit."""
-    kept: list[Policy] = []
+    kept: list[CasePolicy] = []
     for policy in sorted(policies, key=lambda policy: len(policy.off)):
         if policy.status != "kept":
             break
@@ -129,13 +129,13 @@ def _mirrored(problem: Problem, plan: NormalPlan, primary: IntArray, alive: IntA
     return states
 
 
-def _told(plan: NormalPlan, case: Case, states: FailureStates, home: IntArray) -> Policy:
+def _told(plan: NormalPlan, case: Case, states: FailureStates, home: IntArray) -> CasePolicy:
     problem, primary, alive = states.problem, states.primary, states.alive
     names = [item.name for item in problem.items]
     promoted = (primary == home) & (home != plan.primary)
     losses = states.losses()
     risk = states.risk(states.normal)
-    return Policy(
+    return CasePolicy(
         list(case.failed),
         list(case.off),
         "kept" if states.keeps_limits() else "overloaded",

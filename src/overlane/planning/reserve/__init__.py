@@ -2,7 +2,7 @@
 
 from overlane.planning.reserve.profile import Profile, TokenBucket, tspec_of
 from overlane.planning.reserve.rate import PathTerms, RSpec, delay_bound_s, rspec_for
-from overlane.planning.reserve.service import Reservation, Service, Subscription, reserve
+from overlane.planning.reserve.service import Reservation, ReservedSubscription, Service, reserve
 from overlane.planning.reserve.tspec import TSpec, least_of
 
 __all__ = [
@@ -10,8 +10,8 @@ __all__ = [
     "Profile",
     "RSpec",
     "Reservation",
+    "ReservedSubscription",
     "Service",
-    "Subscription",
     "TSpec",
     "TokenBucket",
     "delay_bound_s",

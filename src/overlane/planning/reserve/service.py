@@ -24,7 +24,7 @@ Service = Literal["best-effort", "controlled-load", "guaranteed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class ReservedSubscription:
     """A subscriber's profile, and how late a notification may be."""
 
     profile: Profile = field(default_factory=Profile)
@@ -42,7 +42,7 @@ class Reservation:
 
 
 def reserve(
-    publisher: Profile | None, subscriber: Subscription | None, path: PathTerms | None, slack_s: float = 0.0
+    publisher: Profile | None, subscriber: ReservedSubscription | None, path: PathTerms | None, slack_s: float = 0.0
 ) -> Reservation:
     """The reservation for one publisher and one subscriber; an empty profile is one that says nothing.
 
@@ -50,7 +50,7 @@ def reserve(
     """
     not_negative("slack_s", slack_s)
     published = None if publisher is None or publisher.is_empty() else tspec_of(publisher, "publisher")
-    asking = Subscription() if subscriber is None else subscriber
+    asking = ReservedSubscription() if subscriber is None else subscriber
     if asking.profile.is_empty():
         if asking.latency_s is not None:
             raise BadProblem("subscriber.latency_s", "latency without size and rate", "latency with size and rate")

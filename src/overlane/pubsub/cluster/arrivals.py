@@ -8,7 +8,7 @@ else that arrived with it.
 from typing import NamedTuple, Protocol
 
 from overlane.core.events import TAKEN, Deliver, Reception
-from overlane.core.events import Delivery as Delivered
+from overlane.core.events import LocalDelivery as Delivered
 from overlane.core.units import NEVER, Nanos
 from overlane.errors import InDoubt
 from overlane.pubsub.cluster import envelope, names
@@ -17,8 +17,8 @@ from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
 from overlane.pubsub.counters import Drop, Refusal
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.message import Message
-from overlane.pubsub.message_ids import may_have_id, read_id
 from overlane.pubsub.policies.publishers import PublisherPolicies
+from overlane.pubsub.publishing.message_ids import may_have_id, read_id
 from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.state import State
 from overlane.pubsub.suspects import suspect_of
@@ -120,7 +120,7 @@ class Arrivals:
         arrived = envelope.unpack(one.topic, one.flags, one.body, published_ns)
         if arrived.expires_ns > now:
             only = () if one.subscribers == (LOCAL_SUBSCRIBERS,) else one.subscribers
-            if may_have_id(arrived.encoded) and not only and self._is_duplicate(arrived):
+            if may_have_id(arrived.encoded) and not only and self._check_duplicate(arrived):
                 return
             self._at_hand = arrived
             audience = state.subscriptions.audience(one.topic)
@@ -129,7 +129,7 @@ class Arrivals:
                 return
             self._delivery.spread(arrived, audience, now, None, only, overrun)
 
-    def _is_duplicate(self, arrived: Message) -> bool:
+    def _check_duplicate(self, arrived: Message) -> bool:
         """Whether a copy of it was delivered before. Not asked where a history is kept: there a message may come again
         for a subscriber that is new."""
         message_id = read_id(arrived.properties.user_properties)

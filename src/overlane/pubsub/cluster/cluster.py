@@ -14,7 +14,7 @@ from overlane.core.requirements import NONE as NO_REQUIREMENTS
 from overlane.core.topic_cache import TopicCache
 from overlane.core.units import Nanos
 from overlane.pubsub.cluster import envelope
-from overlane.pubsub.cluster.directory import Directory, RemoteGroup
+from overlane.pubsub.cluster.directory import ClusterDirectory, RemoteGroup
 from overlane.pubsub.cluster.names import (
     EVERYTHING_RETAINED,
     HANDOUT,
@@ -26,7 +26,7 @@ from overlane.pubsub.cluster.names import (
 )
 from overlane.pubsub.cluster.uplink import Uplink
 from overlane.pubsub.message import Message
-from overlane.pubsub.qos_override import NONE, Deadlines, QosOverride, apply_override
+from overlane.pubsub.publishing.qos_override import NONE, Deadlines, QosOverride, apply_override
 
 RETAINED_CLASS = QosClass(reliable=True, history=1)
 HANDOUT_CLASS = QosClass(reliable=True)
@@ -53,10 +53,9 @@ class Cluster:
         self._me = me
         self._class_of = class_of
         self._uplink = uplink
-        self.directory = Directory()
+        self.directory = ClusterDirectory()
         self.deadlines = Deadlines()
         self._turns: TopicCache[tuple[str, str], int] = TopicCache()
-        uplink.watch_reserved(self.directory.note)
 
     def class_of(self, topic: str, qos: QosClass, now: Nanos) -> QosClass:
         """The class of a topic, with what subscribers of other brokers ask for beyond the network file."""
@@ -137,7 +136,7 @@ class Cluster:
 
     def hold_for_group(self, group: str, tag: str, message: Message, qos: QosClass, now: Nanos) -> bool:
         """Hold a message for a group while it is not known who needs its topic, as at an edge whose routing broker has
-        not told that yet; `uplink.watch_released` tells when it is. False if that is known already."""
+        not told that yet; `Publishing.held_message_sent` follows when it has. False if that is known already."""
         name = unplaced_share_name(group, tag, message.topic)
         if not self._uplink.carries(name):
             return False

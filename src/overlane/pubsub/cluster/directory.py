@@ -6,8 +6,8 @@ It is updated name by name as the overlay reports them, so the cost of a change 
 from dataclasses import dataclass
 
 from overlane.core.topics import FilterTrie
-from overlane.pubsub.cluster.names import ADVERTISED, RESERVE, SHARE, WANT, read_share_name, read_want_name, tag_of
-from overlane.pubsub.qos_override import NONE, QosOverride
+from overlane.pubsub.cluster.names import SHARE, WANT, read_share_name, read_want_name, tag_of
+from overlane.pubsub.publishing.qos_override import NONE, QosOverride
 
 OVERRIDES_REMEMBERED = 10_000
 
@@ -21,7 +21,7 @@ class RemoteGroup:
     brokers: tuple[str, ...]
 
 
-class Directory:
+class ClusterDirectory:
     def __init__(self) -> None:
         self._shared: FilterTrie[tuple[str, str]] = FilterTrie()
         self._members: dict[tuple[str, str], RemoteGroup] = {}
@@ -30,8 +30,6 @@ class Directory:
         """By filter, who wants what."""
         self._strictest: dict[str, QosOverride] = {}
         """What that is for a topic, for those that were asked for since the last change."""
-        self.reservations: list[tuple[str, str, bool]] = []
-        """Changes of the names that reservations use, until they are followed (`pubsub.reservations`)."""
 
     def note(self, name: str, broker: str, is_needed: bool) -> None:
         """A broker needs a filter under a reserved name, or needs it no more."""
@@ -43,8 +41,6 @@ class Directory:
             elif name.startswith(WANT):
                 override, topic_filter = read_want_name(name)
                 self._note_want(topic_filter, (broker, override), is_needed)
-            elif name.startswith((ADVERTISED, RESERVE)):
-                self.reservations.append((name, broker, is_needed))
         except ValueError:
             pass  # a name of another version
 

@@ -21,7 +21,7 @@ from hashlib import blake2b
 from overlane.core import bundles, limits
 from overlane.core.units import NEVER, US
 from overlane.core.wire import frame_codec
-from overlane.pubsub.qos_override import QosOverride
+from overlane.pubsub.publishing.qos_override import QosOverride
 
 RESERVED = "$"
 RETAINED = bundles.RETAINED

@@ -1,10 +1,9 @@
 """The overlay as pubsub sees it: it carries messages and filters, and knows nothing of sessions."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Protocol
 
 from overlane.core.events import PublishResult
-from overlane.core.gossip.interest import ReservedListener
 from overlane.core.qos import QosClass
 from overlane.core.units import Nanos
 from overlane.core.wire.mixed_run import MixedRun
@@ -26,12 +25,6 @@ class Uplink(Protocol):
 
     def needing(self, topic: str) -> Sequence[str]:
         """The other brokers that need a topic."""
-
-    def watch_released(self, listener: Callable[[str, int, bytes, QosClass, tuple[str, ...], Nanos], None]) -> None:
-        """Tell of messages that had to wait until it was known who needs them, when they are sent."""
-
-    def watch_needs(self, listener: ReservedListener) -> None:
-        """Tell of every filter that another broker needs, when that changes."""
 
     @property
     def changes(self) -> int:
@@ -56,8 +49,12 @@ class Uplink(Protocol):
     def carries(self, topic: str) -> bool:
         """Whether another broker needs the topic, or its history is kept for late subscribers."""
 
-    def watch_reserved(self, listener: ReservedListener) -> None:
-        """Tell what other brokers need under names that begin with `$`, now and whenever that changes."""
+    def reserved_interest(self) -> Sequence[tuple[str, str]]:
+        """What other brokers need under names that begin with `$`, as far as it was known at the start: names and
+        brokers. Changes are reported (`PubSub.interest_changed`)."""
+
+    def send_to(self, peer: str, body: bytes, now: Nanos) -> bool:
+        """Bytes for the session lookup of a neighbour; False, and nothing happened, if it is not linked."""
 
     def needs_size(self) -> tuple[int, int]:
         """Number and bytes of the filters that this broker has announced to others."""
@@ -108,12 +105,6 @@ class Alone:
     def needing(self, topic: str) -> Sequence[str]:  # noqa: ARG002
         return ()
 
-    def watch_needs(self, listener: ReservedListener) -> None:
-        pass
-
-    def watch_released(self, listener: Callable[[str, int, bytes, QosClass, tuple[str, ...], Nanos], None]) -> None:
-        pass
-
     def way_share(self, topic: str, qos: QosClass) -> float:  # noqa: ARG002
         return 0.0
 
@@ -132,8 +123,11 @@ class Alone:
     def carries(self, topic: str) -> bool:  # noqa: ARG002
         return False
 
-    def watch_reserved(self, listener: ReservedListener) -> None:
-        pass
+    def reserved_interest(self) -> Sequence[tuple[str, str]]:
+        return ()
+
+    def send_to(self, peer: str, body: bytes, now: Nanos) -> bool:  # noqa: ARG002
+        return False
 
     def needs_size(self) -> tuple[int, int]:
         return 0, 0

@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterable
 
 from overlane.core.units import Nanos
 from overlane.errors import InDoubt, OverlaneError
-from overlane.pubsub.consumer import Confirmation, Consumer
-from overlane.pubsub.delivery.window import Entry, Stage
+from overlane.pubsub.contract.consumer import Confirmation, Consumer
+from overlane.pubsub.delivery.window import DeliveryStage, Entry
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 
 
 class UnexpectedConfirmation(OverlaneError, ValueError):
     """A consumer confirms a message otherwise than its QoS asks for."""
+
+    error_code = "OVL-310"
 
     def __init__(self, tag: int, qos: int) -> None:
         super().__init__(f"message {tag} is of QoS {qos}")
@@ -76,7 +78,7 @@ class Confirmations:
             return True
         if self.postpone(session, consumer, entry):
             return True
-        if entry.stage is Stage.RELEASED:
+        if entry.stage is DeliveryStage.RELEASED:
             consumer.release(tag)
         else:
             session.window.release(entry)
@@ -86,7 +88,7 @@ class Confirmations:
     def postpone(self, session: Session, consumer: Consumer, entry: Entry) -> bool:
         """Postpone its release if it is not in the store and cannot be stored now; whether that was done."""
         tag, rests_on = entry.tag, 0
-        if entry.stage is Stage.RELEASED:
+        if entry.stage is DeliveryStage.RELEASED:
             rests_on = session.exchanged_in
         elif entry.is_stored:
             rests_on = self._state.turn
@@ -113,7 +115,7 @@ class Confirmations:
     def completed(self, session: Session, consumer: Consumer, tag: int, now: Nanos) -> bool:
         """QoS 2: the consumer has forgotten the tag."""
         entry = session.window.sent.get(tag)
-        if entry is None or entry.stage is not Stage.RELEASED:
+        if entry is None or entry.stage is not DeliveryStage.RELEASED:
             return False
         self.done(session, entry)
         self._pump(session, consumer, now)

@@ -12,13 +12,13 @@ from overlane.core.events import PublishResult
 from overlane.core.units import Nanos
 from overlane.errors import InDoubt
 from overlane.pubsub.cluster.names import tag_of
-from overlane.pubsub.consumer import Consumer
+from overlane.pubsub.contract.consumer import Consumer
 from overlane.pubsub.counters import Drop
 from overlane.pubsub.delivery import dead_letters
 from overlane.pubsub.delivery.confirmations import Confirmations
-from overlane.pubsub.delivery.window import Entry, Stage
+from overlane.pubsub.delivery.window import DeliveryStage, Entry
 from overlane.pubsub.message import Message, Run
-from overlane.pubsub.qos_override import RELIABLE, apply_override
+from overlane.pubsub.publishing.qos_override import RELIABLE, apply_override
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.streams.log import StreamLog
@@ -214,7 +214,7 @@ class Delivery:
         entry = Entry(message, qos, retain, identifiers, group)
         session.window.add(entry)
         if session.is_durable:
-            self._state.effects += session.deduplication.reserve(entry.sequence)
+            self._state.batch.extend(session.deduplication.reserve(entry.sequence))
             self._state.queue_records.put(session.client_id, entry, self._state.turn)
         if consumer is not None:
             self.pump(session, consumer, now)
@@ -238,7 +238,7 @@ class Delivery:
             return given
         entries = window.add_run(messages, identifiers, run.size_bytes)
         if session.is_durable:
-            state.effects += session.deduplication.reserve(entries[-1].sequence)
+            state.batch.extend(session.deduplication.reserve(entries[-1].sequence))
             state.queue_records.put_run(session.client_id, entries, messages, state.turn)
         if session.consumer is not None:
             self.pump(session, session.consumer, now)
@@ -252,7 +252,7 @@ class Delivery:
             return False
         lost, records = log.append(message, qos, retain, state.turn, now)
         state.counters.dropped[Drop.QUEUE_FULL] += lost
-        state.effects += records
+        state.batch.extend(records)
         return True
 
     def _send_plain(
@@ -289,14 +289,20 @@ class Delivery:
                     self.has_stalled = True
                     return
                 drop = None
-                if entry.stage is Stage.WAITING and message.is_expired(now):
+                if entry.stage is DeliveryStage.WAITING and message.is_expired(now):
                     drop = Drop.EXPIRED
                 elif entry.tries >= state.limits.tries:
                     drop = Drop.TRIES
                 elif not self._state.may_receive(session, message.topic):
                     drop = Drop.DENIED  # the right was revoked while it waited
                 elif not consumer.take(
-                    message, entry.qos, entry.retain, entry.identifiers, now, entry.tag, entry.stage is Stage.SENT
+                    message,
+                    entry.qos,
+                    entry.retain,
+                    entry.identifiers,
+                    now,
+                    entry.tag,
+                    entry.stage is DeliveryStage.SENT,
                 ):
                     drop = Drop.TOO_LARGE
                 if drop is None:
@@ -304,7 +310,7 @@ class Delivery:
                     window.send(entry, now)
                     state.counters.messages_out += 1
                     continue
-                if entry.qos == 2 and entry.stage is Stage.SENT:
+                if entry.qos == 2 and entry.stage is DeliveryStage.SENT:
                     window.give_up(entry)
                     self._confirmations.release(session, consumer, entry)
                 else:
@@ -361,7 +367,7 @@ class Delivery:
         state = self._state
         if entry.sequence > session.headway:
             ahead = HEADWAY_WINDOWS * state.limits.in_flight
-            state.effects.append(session.goes_ahead(entry.sequence + ahead, state.turn))
+            state.batch.add(session.goes_ahead(entry.sequence + ahead, state.turn))
         # While the store fails nobody is left without what it has: the answers may make the room that is missing. If
         # the broker dies then, it may come again unmarked.
         return entry.stored_in if state.is_store_failing else max(entry.stored_in, session.headway_in)
@@ -404,7 +410,7 @@ class Delivery:
         """The connection is lost: what was sent over it without being acknowledged is remembered."""
         session.headway = session.window.sent_up_to
         for entry in session.window.sent.values():
-            if entry.stage is Stage.SENT and session.is_durable:
+            if entry.stage is DeliveryStage.SENT and session.is_durable:
                 self._state.queue_records.changed(entry)
 
 

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from overlane.core.events import Effect, Erase, Save
-from overlane.core.records import Kind, Owner, OwnerKind
-from overlane.pubsub.delivery.window import Entry, EntryRecord, Stage
+from overlane.core.events import Erase, RecordChange, Save
+from overlane.core.records import Owner, OwnerKind, RecordKind
+from overlane.pubsub.delivery.window import DeliveryStage, Entry, EntryRecord
 from overlane.pubsub.message import TABLE as MESSAGES
 from overlane.pubsub.message import Message, MessageRecord, encode_run, key_of
 
@@ -35,9 +35,9 @@ _decode_first = msgspec.msgpack.Decoder(tuple[int, int, bool, tuple[int, ...], s
 
 class QueueRecords:
     def __init__(self) -> None:
-        self.has_effects = False
+        self.has_changes = False
         """Whether there is anything to be written or erased at the end of the turn."""
-        self._effects: list[Effect] = []
+        self._unwritten: list[RecordChange] = []
         self._changed: list[EntryRecord] = []
         """Those to be written anew at the end of the turn."""
         self._next_number = 1
@@ -64,8 +64,8 @@ class QueueRecords:
         stages = bytes(count) if count > 1 else bytes((first.stage,))
         tries = [0] * count if count > 1 else [first.tries]
         alike = first.qos, first.retain, first.identifiers, first.group
-        self._effects.append(Save(QUEUES, record.key, _encode((stored.number, record.first, *alike, stages, tries))))
-        self.has_effects = True
+        self._unwritten.append(Save(QUEUES, record.key, _encode((stored.number, record.first, *alike, stages, tries))))
+        self.has_changes = True
 
     def _put_messages(self, messages: Sequence[Message]) -> MessageRecord:
         stored = MessageRecord(self._next_number)
@@ -73,7 +73,7 @@ class QueueRecords:
         for place, message in enumerate(messages):
             message.record = stored
             message.place = place
-        self._effects.append(Save(MESSAGES, key_of(stored.number), encode_run(messages)))
+        self._unwritten.append(Save(MESSAGES, key_of(stored.number), encode_run(messages)))
         return stored
 
     def changed(self, entry: Entry) -> None:
@@ -85,7 +85,7 @@ class QueueRecords:
         if not record.is_changed:
             record.is_changed = True
             self._changed.append(record)
-            self.has_effects = True
+            self.has_changes = True
 
     def take(self, entry: Entry) -> None:
         """It is done with."""
@@ -116,23 +116,23 @@ class QueueRecords:
                 record.places[entry.message.place - record.first] = None
             self._change(record)
             return
-        self._effects.append(Erase(QUEUES, record.key))
-        self.has_effects = True
+        self._unwritten.append(Erase(QUEUES, record.key))
+        self.has_changes = True
         record.messages.holders -= 1
         if not record.messages.holders:
-            self._effects.append(Erase(MESSAGES, key_of(record.messages.number)))
+            self._unwritten.append(Erase(MESSAGES, key_of(record.messages.number)))
 
-    def flush(self) -> list[Effect]:
+    def flush(self) -> list[RecordChange]:
         """The turn ends: what is to be written and erased."""
-        effects, self._effects = self._effects, []
+        changes, self._unwritten = self._unwritten, []
         changed, self._changed = self._changed, []
-        self.has_effects = False
+        self.has_changes = False
         for record in changed:
             record.is_changed = False
             if record.left:
                 some = next(entry for entry in record.places if entry is not None)
-                effects.append(Save(QUEUES, record.key, _stored(record, some)))
-        return effects
+                changes.append(Save(QUEUES, record.key, _stored(record, some)))
+        return changes
 
     # Recovery
 
@@ -153,7 +153,7 @@ class QueueRecords:
             entry = None
             if stage != DONE and first + place < len(messages):
                 entry = Entry(messages[first + place], qos, retain, identifiers, group)
-                entry.sequence, entry.stage, entry.tries = sequence + place, Stage(stage), tries[place]
+                entry.sequence, entry.stage, entry.tries = sequence + place, DeliveryStage(stage), tries[place]
             places.append(entry)
         entries = [entry for entry in places if entry is not None]
         if stored is None or not entries:
@@ -174,8 +174,8 @@ class QueueRecords:
         self._recovered.clear()
 
     def _erase(self, table: str, key: bytes) -> None:
-        self._effects.append(Erase(table, key))
-        self.has_effects = True
+        self._unwritten.append(Erase(table, key))
+        self.has_changes = True
 
 
 def _key(client_id: str, sequence: int) -> bytes:
@@ -194,7 +194,7 @@ def _read(key: bytes, value: bytes) -> object:
     stages, tries = stored[6:]
     if len(stages) != len(tries) or not stages:
         raise ValueError(f"{len(stages)} stages, and tries of {len(tries)} entries")
-    return name, stored, [Stage(stage) for stage in stages if stage != DONE]
+    return name, stored, [DeliveryStage(stage) for stage in stages if stage != DONE]
 
 
 def _upgrade_1(value: bytes) -> bytes:
@@ -203,7 +203,7 @@ def _upgrade_1(value: bytes) -> bytes:
     return _encode((number, 0, qos, retain, identifiers, group, bytes((stage,)), (tries,)))
 
 
-QUEUE_KIND = Kind(
+QUEUE_KIND = RecordKind(
     QUEUES,
     lambda key: Owner(OwnerKind.SESSION, _read_key(key)[0]),
     _read,

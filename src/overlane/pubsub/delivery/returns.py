@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from overlane.core.units import Nanos
 from overlane.pubsub.cluster.names import tag_of
-from overlane.pubsub.consumer import Consumer
+from overlane.pubsub.contract.consumer import Consumer
 from overlane.pubsub.counters import Drop
 from overlane.pubsub.delivery.delivery import Delivery
-from overlane.pubsub.delivery.window import Entry, Stage
+from overlane.pubsub.delivery.window import DeliveryStage, Entry
 from overlane.pubsub.message import Message
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
@@ -52,7 +52,7 @@ class Returns:
         shared = {one.name: one for one in subscriptions if one.group}
         for entry in list(session.window):
             state.queue_records.take(entry)
-            moves = entry.group in shared and (entry.stage is Stage.WAITING or entry.qos == 1)
+            moves = entry.group in shared and (entry.stage is DeliveryStage.WAITING or entry.qos == 1)
             if not (moves and self._share_again(entry.message, shared[entry.group], now)):
                 state.counters.dropped[Drop.SESSION_ENDED] += 1
 

@@ -27,7 +27,7 @@ ANSWER_WITHIN: Nanos = 2 * SECOND
 """A client that has not acknowledged anything for so long does not keep up, and is not waited for."""
 
 
-class Stage(IntEnum):
+class DeliveryStage(IntEnum):
     WAITING = 0
     """The client has not got it."""
     SENT = 1
@@ -36,7 +36,7 @@ class Stage(IntEnum):
     """The client has it and knows that we know."""
 
 
-_WAITING = Stage.WAITING
+_WAITING = DeliveryStage.WAITING
 """A global name: an attribute of an Enum takes longer to find, and every entry needs it."""
 
 
@@ -213,7 +213,7 @@ class Window:
         self._next_sequence = max(self._next_sequence, entry.sequence + 1)
         self.bytes += entry.message.size_bytes
         self._expires_ns = min(self._expires_ns, entry.message.expires_ns)
-        if entry.stage is Stage.RELEASED:
+        if entry.stage is DeliveryStage.RELEASED:
             self.sent[entry.tag] = entry
         else:
             self._append(entry)
@@ -228,7 +228,7 @@ class Window:
         for entry in self._waiting or ():
             if entry.sequence > headway:
                 break
-            entry.stage = Stage.SENT
+            entry.stage = DeliveryStage.SENT
 
     def resume(self, sent: list[Entry], waiting: list[Entry], next_sequence: int, sent_up_to: int) -> None:
         """Go on where that of another broker was."""
@@ -263,7 +263,7 @@ class Window:
         assert waiting
         if not sent:
             self.answered_ns = now
-        is_sent = Stage.SENT
+        is_sent = DeliveryStage.SENT
         for entry in entries:
             sent[entry.sequence % TAGS + 1] = entry
             entry.stage = is_sent
@@ -284,7 +284,7 @@ class Window:
         self._take_first()
         self.sent[entry.tag] = entry
         self.sent_up_to = max(self.sent_up_to, entry.sequence)
-        entry.stage = Stage.SENT
+        entry.stage = DeliveryStage.SENT
         entry.tries += 1
         entry.is_plain = False
 
@@ -303,23 +303,25 @@ class Window:
         """It is the first that waits, of QoS 2, and the client may have it: it will be released, and not sent."""
         self._take_first()
         self.sent[entry.tag] = entry
-        entry.stage = Stage.RELEASED
+        entry.stage = DeliveryStage.RELEASED
 
     def release(self, entry: Entry) -> None:
         """The client has it. What is released is released again in the order in which it was (section 4.6)."""
         self.sent[entry.tag] = self.sent.pop(entry.tag)
-        entry.stage = Stage.RELEASED
+        entry.stage = DeliveryStage.RELEASED
 
     def expire(self, now: Nanos) -> list[Entry]:
         """Take those away that have expired and were never sent."""
         if self._expires_ns > now:
             return []
-        gone = [one for one in self._waiting or () if one.stage is Stage.WAITING and one.message.expires_ns <= now]
+        gone = [
+            one for one in self._waiting or () if one.stage is DeliveryStage.WAITING and one.message.expires_ns <= now
+        ]
         if gone:
             self.bytes -= sum(one.message.size_bytes for one in gone)
             taken = frozenset(gone)
             self._waiting = deque(one for one in self._waiting or () if one not in taken) or None
-        owed = (one.message.expires_ns for one in self._waiting or () if one.stage is Stage.WAITING)
+        owed = (one.message.expires_ns for one in self._waiting or () if one.stage is DeliveryStage.WAITING)
         self._expires_ns = min(owed, default=NEVER)
         return gone
 
@@ -335,7 +337,7 @@ class Window:
         if not is_counted:
             entry.tries -= 1
         if entry.tries <= 0:
-            entry.stage = Stage.WAITING
+            entry.stage = DeliveryStage.WAITING
             self._expires_ns = min(self._expires_ns, entry.message.expires_ns)
         if self._waiting is None:
             self._waiting = deque()
@@ -349,8 +351,8 @@ class Window:
 
     def reconnected(self) -> list[Entry]:
         """A new connection: what was sent must be sent again; those released are returned, to be released again."""
-        released = [entry for entry in self.sent.values() if entry.stage is Stage.RELEASED]
-        again = [entry for entry in self.sent.values() if entry.stage is not Stage.RELEASED]
+        released = [entry for entry in self.sent.values() if entry.stage is DeliveryStage.RELEASED]
+        again = [entry for entry in self.sent.values() if entry.stage is not DeliveryStage.RELEASED]
         self.sent = {entry.tag: entry for entry in released}
         if again:
             self._waiting = deque([*again, *(self._waiting or ())])

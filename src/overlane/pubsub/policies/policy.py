@@ -22,7 +22,7 @@ from typing import NamedTuple
 from overlane.core.federation import overlap
 from overlane.core.topics import FilterTrie, specificity
 from overlane.core.units import NEVER, Nanos
-from overlane.pubsub.qos_override import BadOverride
+from overlane.pubsub.publishing.qos_override import BadOverride
 from overlane.quantities import format_duration, parse_duration
 
 PUBLISHER = "overlane-publisher"

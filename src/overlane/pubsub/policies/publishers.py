@@ -33,9 +33,9 @@ from overlane.pubsub.policies.policy import (
     read_offer,
     stamps,
 )
-from overlane.pubsub.policies.topic_publishers import Change, Outcome, TopicPublishers
+from overlane.pubsub.policies.topic_publishers import PublisherChange, PublisherOutcome, TopicPublishers
 from overlane.pubsub.properties import encode_user_properties
-from overlane.pubsub.qos_override import BadOverride
+from overlane.pubsub.publishing.qos_override import BadOverride
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.table import Audience, Subscription
@@ -137,7 +137,7 @@ class PublisherPolicies:
         if self.of(topic) is None:  # the file has changed
             del self._topics[topic]
             return
-        outcome: Outcome = known.expire(now)
+        outcome: PublisherOutcome = known.expire(now)
         self._tell(topic, known, outcome.changes, now)
         audience = self._state.subscriptions.audience(topic)
         for message in outcome.deliver:
@@ -147,7 +147,7 @@ class PublisherPolicies:
 
     # Reports
 
-    def _tell(self, topic: str, known: TopicPublishers, changes: Iterable[Change], now: Nanos) -> None:
+    def _tell(self, topic: str, known: TopicPublishers, changes: Iterable[PublisherChange], now: Nanos) -> None:
         for change in changes:
             if change.kind == "missed":
                 period_ns = known.publishers[change.publisher].offer.period_ns

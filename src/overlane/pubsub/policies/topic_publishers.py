@@ -30,7 +30,7 @@ KEPT_BYTES_MAX = 4 * 2**20
 """Messages of publishers that do not own a topic; of more, the oldest are dropped."""
 
 
-class Change(NamedTuple):
+class PublisherChange(NamedTuple):
     """`kind`: alive, lost, or missed, with the number of periods in a row."""
 
     kind: str
@@ -38,9 +38,9 @@ class Change(NamedTuple):
     missed: int = 0
 
 
-class Outcome(NamedTuple):
+class PublisherOutcome(NamedTuple):
     deliver: tuple[Message, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[PublisherChange, ...] = ()
 
 
 @dataclass(slots=True)
@@ -85,38 +85,40 @@ class TopicPublishers:
     def next_deadline(self) -> Nanos:
         return min((one.due_ns for one in self.publishers.values()), default=NEVER)
 
-    def heard(self, offer: Offer, message: Message, now: Nanos) -> Outcome:
+    def heard(self, offer: Offer, message: Message, now: Nanos) -> PublisherOutcome:
         """A publisher has published: what is delivered now, and what has changed by it."""
         earlier = self.expire(now)
         name = offer.publisher
         known = self.publishers.get(name)
         if known is None and not self._make_room():
-            return Outcome(earlier.deliver if offer.is_exclusive else (*earlier.deliver, message), earlier.changes)
+            return PublisherOutcome(
+                earlier.deliver if offer.is_exclusive else (*earlier.deliver, message), earlier.changes
+            )
         changes = [*earlier.changes]
         if known is None or not known.is_alive:
-            changes.append(Change("alive", name))
+            changes.append(PublisherChange("alive", name))
         self.publishers[name] = Tracked(offer, now)
         if not offer.is_exclusive:
-            return Outcome((*earlier.deliver, message), tuple(changes))
+            return PublisherOutcome((*earlier.deliver, message), tuple(changes))
         self._choose_owner()
         if self.owner == name:
             self._drop_kept()
-            return Outcome((*earlier.deliver, message), tuple(changes))
+            return PublisherOutcome((*earlier.deliver, message), tuple(changes))
         self._keep(name, message)
-        return Outcome(earlier.deliver, tuple(changes))
+        return PublisherOutcome(earlier.deliver, tuple(changes))
 
-    def expire(self, now: Nanos) -> Outcome:
+    def expire(self, now: Nanos) -> PublisherOutcome:
         """Time has passed. Leases that have ended meanwhile count in their order."""
         deliver: list[Message] = []
-        changes: list[Change] = []
+        changes: list[PublisherChange] = []
         while True:
             due = min(self.publishers.values(), key=lambda one: (one.due_ns, one.rank), default=None)
             if due is None or due.due_ns > now:
-                return Outcome(tuple(deliver), tuple(changes))
+                return PublisherOutcome(tuple(deliver), tuple(changes))
             name = due.offer.publisher
             if due.lost_at <= due.missed_at:
                 due.is_alive = False
-                changes.append(Change("lost", name))
+                changes.append(PublisherChange("lost", name))
                 if self.owner == name:
                     self._choose_owner()
                     deliver += self._take_kept(self.owner)
@@ -124,7 +126,7 @@ class TopicPublishers:
             else:
                 due.missed += 1
                 if due.missed & (due.missed - 1) == 0:
-                    changes.append(Change("missed", name, due.missed))
+                    changes.append(PublisherChange("missed", name, due.missed))
 
     def _choose_owner(self) -> None:
         alive = [one for one in self.publishers.values() if one.is_alive]

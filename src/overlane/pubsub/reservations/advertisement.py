@@ -15,7 +15,7 @@ import msgspec
 from overlane.core.topics import BadTopic, check_filter
 from overlane.planning.problem import BadProblem
 from overlane.planning.reserve import Profile, TokenBucket, TSpec
-from overlane.pubsub.reservations.request import BadRequest, link_tspec
+from overlane.pubsub.reservations.request import BadReservation, link_tspec
 
 ADVERTISE = "$overlane/advertise/"
 FILTER_BYTES_MAX = 256
@@ -58,30 +58,30 @@ _decoder = msgspec.json.Decoder(_Document)
 
 
 def checked(advertisement: Advertisement) -> Advertisement:
-    """BadRequest."""
+    """BadReservation."""
     topic_filter = advertisement.filter
     try:
         check_filter(topic_filter)
         _ = advertisement.tspec
     except BadTopic as bad:
-        raise BadRequest(str(bad)) from None
+        raise BadReservation(str(bad)) from None
     except BadProblem as bad:
-        raise BadRequest(str(bad).replace("publisher.", "")) from None
+        raise BadReservation(str(bad).replace("publisher.", "")) from None
     if topic_filter.startswith("$"):
-        raise BadRequest(f"filter: got {topic_filter[:60]!a}; expected one that does not begin with $")
+        raise BadReservation(f"filter: got {topic_filter[:60]!a}; expected one that does not begin with $")
     if len(topic_filter.encode()) > FILTER_BYTES_MAX:
-        raise BadRequest(f"filter: got more than {FILTER_BYTES_MAX} bytes; expected fewer")
+        raise BadReservation(f"filter: got more than {FILTER_BYTES_MAX} bytes; expected fewer")
     return advertisement
 
 
 def read_advertisement(name: str, payload: bytes) -> Advertisement:
-    """`name`: what follows the prefix in the topic. BadRequest."""
+    """`name`: what follows the prefix in the topic. BadReservation."""
     if len(payload) > DOCUMENT_BYTES_MAX:
-        raise BadRequest(f"got a document of {len(payload)} bytes; expected at most {DOCUMENT_BYTES_MAX}")
+        raise BadReservation(f"got a document of {len(payload)} bytes; expected at most {DOCUMENT_BYTES_MAX}")
     try:
         document = _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as bad:
-        raise BadRequest(f'got {bad}; expected a profile such as {{"size": 1000, "period_s": 0.1}}') from None
+        raise BadReservation(f'got {bad}; expected a profile such as {{"size": 1000, "period_s": 0.1}}') from None
     profile = Profile(
         document.size,
         document.size_min,

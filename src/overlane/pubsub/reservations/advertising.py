@@ -20,7 +20,7 @@ from overlane.pubsub.cluster.uplink import Uplink
 from overlane.pubsub.reservations.advertisement import Advertisement
 from overlane.pubsub.reservations.network import ReservationNetwork
 from overlane.pubsub.reservations.policing import Policer
-from overlane.pubsub.reservations.request import HEADER_BYTES, BadRequest
+from overlane.pubsub.reservations.request import HEADER_BYTES, BadReservation
 
 ADVERTISEMENTS_MAX = 1024
 """At one broker."""
@@ -30,7 +30,7 @@ CLIENT_OWNER = "client:"
 
 
 @dataclass(slots=True)
-class Flow:
+class AdvertisedFlow:
     filter: str
     policer: Policer
     owners: dict[str, Advertisement] = field(default_factory=dict)
@@ -57,9 +57,9 @@ class Advertising:
     def __init__(self, uplink: Uplink, network: ReservationNetwork) -> None:
         self._uplink = uplink
         self.network = network
-        self.flows: dict[str, Flow] = {}
+        self.flows: dict[str, AdvertisedFlow] = {}
         self._trie: FilterTrie[str] = FilterTrie()
-        self._by_topic: TopicCache[str, Flow | None] = TopicCache()
+        self._by_topic: TopicCache[str, AdvertisedFlow | None] = TopicCache()
         self._leaves: dict[str, set[str]] = {}
         """By filter, the other brokers that ask for a reservation."""
         self.changes = 0
@@ -67,12 +67,16 @@ class Advertising:
     # Advertisements
 
     def advertise(self, owner: str, advertisement: Advertisement, now: Nanos) -> None:
-        """BadRequest if there is no room for more."""
+        """BadReservation if there is no room for more."""
         flow = self.flows.get(advertisement.filter)
         if flow is None:
             if len(self.flows) >= ADVERTISEMENTS_MAX:
-                raise BadRequest(f"got more than {ADVERTISEMENTS_MAX} advertisements at this broker; expected fewer")
-            flow = self.flows[advertisement.filter] = Flow(advertisement.filter, Policer(advertisement.tspec, now))
+                raise BadReservation(
+                    f"got more than {ADVERTISEMENTS_MAX} advertisements at this broker; expected fewer"
+                )
+            flow = self.flows[advertisement.filter] = AdvertisedFlow(
+                advertisement.filter, Policer(advertisement.tspec, now)
+            )
             self._trie.add(flow.filter, flow.filter)
             self._uplink.subscribe(LOCAL_SUBSCRIBERS, ADVERTISED + flow.filter, False, now)
         elif flow.owners.get(owner) == advertisement:
@@ -109,7 +113,7 @@ class Advertising:
     def owned_by(self, owner: str) -> bool:
         return any(owner in flow.owners for flow in self.flows.values())
 
-    def _changed(self, flow: Flow, now: Nanos) -> None:
+    def _changed(self, flow: AdvertisedFlow, now: Nanos) -> None:
         flow.policer.change(_sum([one.tspec for one in flow.owners.values()]))
         flow.leaves = frozenset(self._leaves.get(flow.filter, ()))
         flow.number = self.network.offer(flow.filter, flow.policer.tspec, flow.leaves, now)
@@ -135,7 +139,7 @@ class Advertising:
 
     # Messages
 
-    def flow_of(self, topic: str) -> Flow | None:
+    def flow_of(self, topic: str) -> AdvertisedFlow | None:
         """The flow that messages on a topic belong to: of several that of the most specific filter."""
         if not self.flows:
             return None
@@ -147,7 +151,7 @@ class Advertising:
         self._by_topic[topic] = flow
         return flow
 
-    def classify(self, flow: Flow, qos: QosClass, payload_bytes: int, now: Nanos) -> QosClass | None:
+    def classify(self, flow: AdvertisedFlow, qos: QosClass, payload_bytes: int, now: Nanos) -> QosClass | None:
         """The class to send a message in; None if it is beyond the profile and to be refused."""
         flow.messages += 1
         if not flow.policer.conforms(payload_bytes + HEADER_BYTES + len(flow.filter.encode()), now):

@@ -37,8 +37,8 @@ class Interrupted:
     request: str
 
 
-Outcome = Granted | Denied | Interrupted
-Listener = Callable[[Outcome, Nanos], None]
+ReservationOutcome = Granted | Denied | Interrupted
+Listener = Callable[[ReservationOutcome, Nanos], None]
 
 
 class ReservationNetwork(Protocol):
@@ -56,6 +56,9 @@ class ReservationNetwork(Protocol):
     ) -> None: ...
 
     def release(self, request: str, now: Nanos) -> None: ...
+
+    def watch_delay(self, topic_filter: str, bound_s: float | None) -> None:
+        """Measure the delay of what was granted, against its bound."""
 
 
 class NoNetwork:
@@ -75,4 +78,7 @@ class NoNetwork:
         pass
 
     def release(self, request: str, now: Nanos) -> None:
+        pass
+
+    def watch_delay(self, topic_filter: str, bound_s: float | None) -> None:
         pass

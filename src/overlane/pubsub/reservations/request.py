@@ -48,7 +48,7 @@ _FIELDS = {
 }
 
 
-class BadRequest(OverlaneError, ValueError):
+class BadReservation(OverlaneError, ValueError):
     """A reservation that a client asks for and that makes no sense."""
 
     error_code = "OVL-140"
@@ -76,12 +76,12 @@ class ReservationRequest:
 
 
 def read_request(user_properties: Iterable[tuple[str, str]]) -> ReservationRequest | None:
-    """None if nothing is asked for; BadRequest."""
+    """None if nothing is asked for; BadReservation."""
     given: dict[str, str] = {}
     for name, value in user_properties:
         if name in NAMES:
             if name in given:
-                raise BadRequest(f"{name}: got it twice; expected once")
+                raise BadReservation(f"{name}: got it twice; expected once")
             given[name] = value
     if not given:
         return None
@@ -99,12 +99,12 @@ def read_request(user_properties: Iterable[tuple[str, str]]) -> ReservationReque
     )
     if profile.is_empty():
         alone = " and ".join(sorted(given))
-        raise BadRequest(f"{alone}: got it without {SIZE} and {RATE}; expected both, or none of them")
+        raise BadReservation(f"{alone}: got it without {SIZE} and {RATE}; expected both, or none of them")
     _checked(profile)
     asked: Service = "controlled-load" if latency_s is None else "guaranteed"
     class_min = _one_of(given, CLASS_MIN, SERVICES, asked)
     if SERVICES.index(class_min) > SERVICES.index(asked):
-        raise BadRequest(f"{CLASS_MIN}: got {class_min} without {LATENCY}; expected at most {asked}")
+        raise BadReservation(f"{CLASS_MIN}: got {class_min} without {LATENCY}; expected at most {asked}")
     return ReservationRequest(profile, latency_s, class_min, _one_of(given, STYLE, STYLES, "SE"))
 
 
@@ -132,7 +132,7 @@ def _checked(profile: Profile) -> None:
         for found, name in _FIELDS.items():
             if told.startswith((f"{found}:", f"{found}.")):
                 told = name + told.removeprefix(found)
-        raise BadRequest(told) from None
+        raise BadReservation(told) from None
 
 
 def _range(given: dict[str, str], name: str, read: Callable[[str], float]) -> tuple[float | None, float | None]:
@@ -145,7 +145,7 @@ def _range(given: dict[str, str], name: str, read: Callable[[str], float]) -> tu
             raise ValueError("too many numbers")
         numbers = [read(part.strip()) for part in parts]
     except ValueError:
-        raise BadRequest(f"{name}: got {text[:40]!a}; expected one number above 0, or two as 100..200") from None
+        raise BadReservation(f"{name}: got {text[:40]!a}; expected one number above 0, or two as 100..200") from None
     return numbers[0], numbers[1] if len(numbers) > 1 else None
 
 
@@ -169,7 +169,7 @@ def _duration_s(given: dict[str, str], name: str) -> float | None:
     except ValueError:
         duration_ns = 0
     if duration_ns <= 0:
-        raise BadRequest(f"{name}: got {text[:40]!a}; expected a duration such as 60ms")
+        raise BadReservation(f"{name}: got {text[:40]!a}; expected a duration such as 60ms")
     return duration_ns / 1e9
 
 
@@ -182,7 +182,7 @@ def _bucket(given: dict[str, str]) -> TokenBucket | None:
     except ValueError:
         numbers = []
     if len(numbers) not in (2, 3):
-        raise BadRequest(f"{BUCKET}: got {text[:40]!a}; expected two or three numbers above 0: r, b and p in bytes")
+        raise BadReservation(f"{BUCKET}: got {text[:40]!a}; expected two or three numbers above 0: r, b and p in bytes")
     return TokenBucket(*numbers)
 
 
@@ -192,5 +192,5 @@ def _one_of(given: dict[str, str], name: str, allowed: Sequence[_Word], default:
         return default
     found = next((one for one in allowed if one == text), None)
     if found is None:
-        raise BadRequest(f"{name}: got {text[:40]!a}; expected {', '.join(allowed[:-1])} or {allowed[-1]}")
+        raise BadReservation(f"{name}: got {text[:40]!a}; expected {', '.join(allowed[:-1])} or {allowed[-1]}")
     return found

@@ -19,9 +19,9 @@ from overlane.planning.reserve import Service
 from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
 from overlane.pubsub.cluster.names import RESERVE
 from overlane.pubsub.cluster.uplink import Uplink
-from overlane.pubsub.reservations.network import Denied, Granted, Interrupted, Outcome, ReservationNetwork
+from overlane.pubsub.reservations.network import Denied, Granted, Interrupted, ReservationNetwork, ReservationOutcome
 from overlane.pubsub.reservations.request import SERVICES, ReservationRequest, link_tspec
-from overlane.pubsub.reservations.verdict import Verdict
+from overlane.pubsub.reservations.verdict import ReservationVerdict
 from overlane.pubsub.timers import Timer, Timers
 
 ANSWER_NS: Nanos = 2 * SECOND
@@ -33,7 +33,7 @@ LOST = "the reservation was lost"
 
 Key = tuple[str, str]
 """The client, and what it calls the subscription."""
-Answer = Callable[[Verdict, Nanos], None]
+Answer = Callable[[ReservationVerdict, Nanos], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +49,7 @@ class Reserved:
     answer: Answer | None = None
     timer: Timer | None = None
     state: str = "waiting"
-    verdict: Verdict = field(default_factory=lambda: Verdict(None))
+    verdict: ReservationVerdict = field(default_factory=lambda: ReservationVerdict(None))
     """What was told last."""
 
     @property
@@ -57,7 +57,7 @@ class Reserved:
         return len(self.granted) == len(self.asked)
 
 
-class Reserving:
+class SubscriberReservations:
     def __init__(
         self,
         uplink: Uplink,
@@ -78,8 +78,6 @@ class Reserving:
         self._number = 0
         self.advertised: dict[str, set[str]] = {}
         """What other brokers advertise: filters, and the brokers."""
-        self.on_held: Callable[[str, float | None], None] = lambda _filter, _bound_s: None
-        """Called with the filter and the bound of what is granted: its delay is measured."""
         self._needed: dict[str, int] = {}
         """Filters that this broker asks for, and by how many questions."""
 
@@ -184,11 +182,11 @@ class Reserving:
             return
         was_held, one.state = one.state == "held", "waiting"
         if was_held and one.answer is None:
-            self._tell(one, Verdict(None, reason=NOT_ADVERTISED), "lost", now)
+            self._tell(one, ReservationVerdict(None, reason=NOT_ADVERTISED), "lost", now)
 
     # What the network says
 
-    def heard(self, outcome: Outcome, now: Nanos) -> None:
+    def heard(self, outcome: ReservationOutcome, now: Nanos) -> None:
         one = self._by_question.get(outcome.request)
         if one is None:
             return
@@ -200,7 +198,7 @@ class Reserving:
                 one.granted.pop(outcome.request, None)
                 if one.state == "held":
                     one.state = "lost"
-                    self._tell(one, Verdict(None, reason=LOST), "interrupted", now)
+                    self._tell(one, ReservationVerdict(None, reason=LOST), "interrupted", now)
             case Denied():
                 self._denied(one, outcome, now)
 
@@ -212,14 +210,14 @@ class Reserving:
         bounds = [granted.bound_s for granted in one.granted.values() if granted.bound_s is not None]
         bound_s = max(bounds, default=0.0) if one.level == "guaranteed" else None
         one.state = "held"
-        self.on_held(one.filter, bound_s)
-        self._tell(one, Verdict(one.level, sum(rates) or None, bound_s), "admitted", now)
+        self.network.watch_delay(one.filter, bound_s)
+        self._tell(one, ReservationVerdict(one.level, sum(rates) or None, bound_s), "admitted", now)
 
     def _denied(self, one: Reserved, denied: Denied, now: Nanos) -> None:
         question_filter = one.asked.get(denied.request, one.filter)
         tspec = link_tspec(one.request.profile, question_filter, "subscriber")
         nearest = denied.nearest_rate
-        refused = Verdict(
+        refused = ReservationVerdict(
             None,
             reason=denied.reason,
             bottleneck=denied.bottleneck,
@@ -236,10 +234,10 @@ class Reserving:
             one.level, one.state = lesser, "asking"
             self._seek(one, now)
 
-    def _fall_back(self, one: Reserved, refused: Verdict, now: Nanos) -> None:
+    def _fall_back(self, one: Reserved, refused: ReservationVerdict, now: Nanos) -> None:
         """Best effort is accepted; it is tried again later to have more."""
         one.level, one.state = "best-effort", "denied"
-        granted = Verdict(
+        granted = ReservationVerdict(
             "best-effort",
             reason=refused.reason,
             bottleneck=refused.bottleneck,
@@ -249,7 +247,7 @@ class Reserving:
         self._retry_later(one, now)
         self._tell(one, granted, "admitted", now)
 
-    def _refuse(self, one: Reserved, refused: Verdict, now: Nanos) -> None:
+    def _refuse(self, one: Reserved, refused: ReservationVerdict, now: Nanos) -> None:
         if one.answer is not None:
             answer, one.answer = one.answer, None
             del self.requests[one.key]
@@ -277,7 +275,7 @@ class Reserving:
         if one.answer is None or self.requests.get(one.key) is not one:
             return
         reason = "the path did not answer in time" if one.asked else NOT_ADVERTISED
-        refused = Verdict(None, reason=reason)
+        refused = ReservationVerdict(None, reason=reason)
         if one.request.class_min == "best-effort":
             self._drop_questions(one, now)
             self._fall_back(one, refused, now)
@@ -285,7 +283,7 @@ class Reserving:
             self._drop_questions(one, now)
             self._refuse(one, refused, now)
 
-    def _tell(self, one: Reserved, verdict: Verdict, change: str, now: Nanos) -> None:
+    def _tell(self, one: Reserved, verdict: ReservationVerdict, change: str, now: Nanos) -> None:
         before, one.verdict = one.verdict, verdict
         if one.answer is not None:
             answer, one.answer = one.answer, None

@@ -1,7 +1,6 @@
 """Reservations of a broker's clients: advertisements of publishers, requests of subscribers, and what is told of them.
 
-Other brokers announce what they advertise and what they ask for by cluster names. This is noted while the
-overlay is at work, and followed at the end of the turn (`follow`), since it leads to messages to other brokers.
+Other brokers announce what they advertise and what they ask for by cluster names (`interest_changed`).
 
 What changes after a subscription was granted is published for its client alone, at this broker, on
 `$overlane/reservations/CLIENT` as a JSON document.
@@ -21,10 +20,10 @@ from overlane.pubsub.reservations.advertisement import (
     Advertisement,
     read_advertisement,
 )
-from overlane.pubsub.reservations.advertising import CLIENT_OWNER, RETAINED_OWNER, Advertising, Flow
-from overlane.pubsub.reservations.network import NoNetwork, ReservationNetwork
-from overlane.pubsub.reservations.request import BadRequest, ReservationRequest
-from overlane.pubsub.reservations.reserving import Answer, Reserved, Reserving
+from overlane.pubsub.reservations.advertising import CLIENT_OWNER, RETAINED_OWNER, AdvertisedFlow, Advertising
+from overlane.pubsub.reservations.network import ReservationNetwork
+from overlane.pubsub.reservations.request import BadReservation, ReservationRequest
+from overlane.pubsub.reservations.reserving import Answer, Reserved, SubscriberReservations
 from overlane.pubsub.timers import Timers
 
 RESERVATIONS = "$overlane/reservations/"
@@ -43,52 +42,45 @@ class Reservations:
     def __init__(
         self,
         uplink: Uplink,
-        noted: list[tuple[str, str, bool]],
+        network: ReservationNetwork,
         timers: Timers,
         on_flows: Callable[[], None],
+        publish: Callable[[str, bytes, Nanos], None],
     ) -> None:
-        """`noted`: where names that other brokers announce are put. `on_flows`: what was known of the class of topics
-        is not true any more."""
+        """`network`: what makes reservations at other brokers. `on_flows`: what was known of the class of topics is not
+        true any more. `publish`: gives a message to subscribers at this broker."""
         self._uplink = uplink
         self._timers = timers
-        self.publish: Callable[[str, bytes, Nanos], None] = _nowhere
-        """Gives a message to subscribers at this broker."""
+        self._publish = publish
         self._on_flows = on_flows
-        network: ReservationNetwork = NoNetwork()
         self.advertising = Advertising(uplink, network)
-        self.reserving = Reserving(uplink, network, timers, lambda: self.advertising.flows, self._changed)
+        self.reserving = SubscriberReservations(uplink, network, timers, lambda: self.advertising.flows, self._changed)
         self.flow_of = self.advertising.flow_of
-        self.noted = noted
-        """What other brokers announce, until it is followed: looked at in every turn."""
         self._named: dict[str, str] = {}
         """Names of documents, and the filters that they advertise."""
         self._seen_changes = 0
-
-    def use(self, network: ReservationNetwork) -> None:
-        """The network that makes reservations, from now on."""
-        self.advertising.network = self.reserving.network = network
         network.listener = self.reserving.heard
 
     # Other brokers
 
-    def follow(self, now: Nanos) -> None:
-        noted = self.noted.copy()
-        self.noted.clear()
-        for name, broker, is_needed in noted:
-            kind = ADVERTISED if name.startswith(ADVERTISED) else RESERVE
-            topic_filter = name[len(kind) :]
-            if not topic_filter or len(topic_filter.encode()) > FILTER_BYTES_MAX:
-                continue
-            if kind == ADVERTISED:
-                self.reserving.note_advertised(topic_filter, broker, is_needed, now)
-            else:
-                self.advertising.note_leaf(topic_filter, broker, is_needed, now)
+    def interest_changed(self, name: str, broker: str, is_needed: bool, now: Nanos) -> None:
+        """Another broker has announced a name, or has withdrawn it; names that mean something else are ignored."""
+        kind = ADVERTISED if name.startswith(ADVERTISED) else RESERVE
+        if not name.startswith(kind):
+            return
+        topic_filter = name[len(kind) :]
+        if not topic_filter or len(topic_filter.encode()) > FILTER_BYTES_MAX:
+            return
+        if kind == ADVERTISED:
+            self.reserving.note_advertised(topic_filter, broker, is_needed, now)
+        else:
+            self.advertising.note_leaf(topic_filter, broker, is_needed, now)
         self._flows_changed()
 
     # Publishers
 
     def document(self, name: str, payload: bytes, client_id: str, is_retained: bool, now: Nanos) -> None:
-        """A document on `$overlane/advertise/NAME`; without payload it takes the one before back. BadRequest."""
+        """A document on `$overlane/advertise/NAME`; without payload it takes the one before back. BadReservation."""
         owner = RETAINED_OWNER + name if is_retained else CLIENT_OWNER + client_id
         if not payload:
             for one in (RETAINED_OWNER + name, CLIENT_OWNER + client_id):
@@ -106,7 +98,7 @@ class Reservations:
         self.reserving.own_changed(now)
 
     def filter_of(self, name: str, payload: bytes) -> str:
-        """What a document is about: for that, rights are needed. BadRequest."""
+        """What a document is about: for that, rights are needed. BadReservation."""
         return read_advertisement(name, payload).filter if payload else self._named.get(name, name)
 
     def set_file(self, advertisements: Sequence[Advertisement], now: Nanos) -> None:
@@ -127,7 +119,7 @@ class Reservations:
 
         self._timers.at(now + AWAY_NS, withdraw)
 
-    def classify(self, flow: Flow, qos: QosClass, payload_bytes: int, now: Nanos) -> QosClass | None:
+    def classify(self, flow: AdvertisedFlow, qos: QosClass, payload_bytes: int, now: Nanos) -> QosClass | None:
         return self.advertising.classify(flow, qos, payload_bytes, now)
 
     def _flows_changed(self) -> None:
@@ -137,7 +129,7 @@ class Reservations:
 
     def _check_tiers(self) -> None:
         if self._uplink.is_edge or self._uplink.is_routing:
-            raise BadRequest(TIERS)
+            raise BadReservation(TIERS)
 
     # Subscribers
 
@@ -150,10 +142,10 @@ class Reservations:
         answer: Answer | None,
         now: Nanos,
     ) -> None:
-        """BadRequest."""
+        """BadReservation."""
         self._check_tiers()
         if len(self.reserving.requests) >= REQUESTS_MAX and (client_id, name) not in self.reserving.requests:
-            raise BadRequest(f"got more than {REQUESTS_MAX} reservations at this broker; expected fewer")
+            raise BadReservation(f"got more than {REQUESTS_MAX} reservations at this broker; expected fewer")
         self.reserving.ask((client_id, name), topic_filter, request, answer, now)
 
     def has(self, client_id: str, name: str) -> bool:
@@ -171,12 +163,8 @@ class Reservations:
         told |= {name.removeprefix("overlane-").replace("-", "_"): value for name, value in verdict.properties()}
         if verdict.reason:
             told["reason"] = verdict.reason
-        self.publish(topic, msgspec.json.encode(told), now)
+        self._publish(topic, msgspec.json.encode(told), now)
 
 
 def is_advertisement(topic: str) -> bool:
     return topic.startswith(ADVERTISE)
-
-
-def _nowhere(topic: str, payload: bytes, now: Nanos) -> None:
-    pass

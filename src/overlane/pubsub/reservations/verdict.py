@@ -6,7 +6,7 @@ from overlane.planning.reserve import Service
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReservationVerdict:
     service: Service | None
     """None: refused."""
     rate: float | None = None

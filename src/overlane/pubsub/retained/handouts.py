@@ -20,7 +20,7 @@ from collections.abc import Container, Iterable, Iterator
 
 from overlane.core.bundles import BUNDLES, bundle_of, bundles_of
 from overlane.core.events import Erase, PublishResult, Save
-from overlane.core.records import THE_BROKER, Kind
+from overlane.core.records import THE_BROKER, RecordKind
 from overlane.core.topics import FilterTrie
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.pubsub.cluster.names import RESERVED
@@ -68,11 +68,10 @@ class Handouts:
         """By topic, the stamp of what was given to one that awaits."""
         self._awaited_until: deque[tuple[Nanos, _Awaiting]] = deque()
         self._carriers: dict[int, str] = {}
-        state.uplink.watch_needs(self._needed)
 
     # Routing brokers
 
-    def _needed(self, topic_filter: str, broker: str, is_needed: bool) -> None:
+    def interest_changed(self, topic_filter: str, broker: str, is_needed: bool) -> None:
         """An edge newly needs a filter: it gets what is retained for it at this moment."""
         if not self._state.uplink.is_routing or topic_filter.startswith(RESERVED):
             return
@@ -93,7 +92,7 @@ class Handouts:
         if is_early:
             self._early[young] = None
         if handed or is_early:
-            self._state.effects.append(Save(TABLE, _key(broker, topic_filter), b""))
+            self._state.batch.add(Save(TABLE, _key(broker, topic_filter), b""))
         if handed and not is_early:
             handed.append(_key(broker, topic_filter))
         self._enqueue(handed)
@@ -137,7 +136,7 @@ class Handouts:
                 break
             first = self._queue[0]
             if isinstance(first, bytes):
-                self._state.effects.append(Erase(TABLE, first))
+                self._state.batch.add(Erase(TABLE, first))
             elif not self._hand(*first, now):
                 self._enqueue((), now + RETRY_AFTER)
                 return
@@ -173,14 +172,20 @@ class Handouts:
     def arrived(self, message: Message, origin: str, is_handout: bool, is_asked: bool, now: Nanos) -> None:
         """A retained message from another broker; `is_asked`: it hands that out because of a filter of ours."""
         state = self._state
+        if origin == state.name and message.payload:
+            # Sent again after a restart. It was kept when it was published, and may have been removed since: removals
+            # are not remembered over a restart.
+            return
         before = state.retained.stamp_of(message.topic)
-        state.effects += state.retained.keep_if_later(message)
+        state.batch.extend(state.retained.keep_if_later(message))
         is_news = state.retained.stamp_of(message.topic) != before
         if state.uplink.is_routing:
             self._age(now)
             brokers = state.uplink.needing(message.topic) if is_handout else self._young.match(message.topic)
             for one in sorted(set(brokers)) if is_news else ():
-                if one != origin:
+                # An edge that has just come back was handed what was kept here, perhaps before what it had published
+                # itself came: that one too.
+                if one != origin or not is_handout:
                     self._hand_or_retry(one, message, now)
             latest = state.retained.latest(message.topic)
             if is_handout and latest is not None and message.published_ns < latest.published_ns:
@@ -198,7 +203,7 @@ class Handouts:
                     self._give(*self._awaiting[awaiting], message, now)
 
     def _give(self, session: Session, subscription: Subscription, message: Message, now: Nanos) -> None:
-        is_own = subscription.no_local and message.sender == session.client_id
+        is_own = subscription.no_local and message.sender == session.publishes_as
         if is_own or not self._state.may_receive(session, message.topic):
             return
         if not self._delivery.content_filters.passes(subscription, message):
@@ -220,7 +225,7 @@ class Handouts:
         progress = session.replays.get(subscription.name, "")
         if session.is_durable and subscription.qos and not progress.startswith(AWAITS):
             session.replays[subscription.name] = AWAITS + progress
-            self._state.effects.append(session.saved_replay(subscription.name))
+            self._state.batch.add(session.saved_replay(subscription.name))
 
     def forget(self, session: Session, name: str) -> None:
         """The subscription has ended."""
@@ -244,10 +249,10 @@ class Handouts:
         if progress == AWAITS_ONLY:
             del session.replays[name]
             if session.is_known:
-                self._state.effects.append(session.erased_replay(name))
+                self._state.batch.add(session.erased_replay(name))
         else:
             session.replays[name] = progress.removeprefix(AWAITS)
-            self._state.effects.append(session.saved_replay(name))
+            self._state.batch.add(session.saved_replay(name))
 
     def is_awaited(self, topic_filter: str) -> bool:
         return bool(self._awaited.values_of(topic_filter))
@@ -274,7 +279,7 @@ class Handouts:
             return
         for kept in list(state.retained.walk(topic_filter)):
             if kept is not None and not kept.sender and not state.subscriptions.audience(kept.topic).receivers:
-                state.effects += state.retained.remove(kept.topic)
+                state.batch.extend(state.retained.remove(kept.topic))
 
     def reassigned(self, now: Nanos) -> None:
         """Bundles may have moved: their new carriers get what is kept of them at edges, and serve filters that they
@@ -314,4 +319,4 @@ def _read_key(key: bytes) -> tuple[str, str]:
     return broker, topic_filter
 
 
-HANDOUT_KIND = Kind(TABLE, lambda _: THE_BROKER, lambda key, _: _read_key(key))
+HANDOUT_KIND = RecordKind(TABLE, lambda _: THE_BROKER, lambda key, _: _read_key(key))

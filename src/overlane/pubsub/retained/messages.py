@@ -6,8 +6,8 @@ and bytes are limited; a retained message beyond the limit is not kept, and its 
 
 from collections.abc import Callable, Iterable, Iterator
 
-from overlane.core.events import Effect, Erase, Save
-from overlane.core.records import THE_BROKER, Kind
+from overlane.core.events import Erase, RecordChange, Save
+from overlane.core.records import THE_BROKER, RecordKind
 from overlane.core.topics import deep_bytes
 from overlane.core.units import SECOND, Nanos
 from overlane.pubsub.limits import Limits
@@ -50,9 +50,9 @@ class RetainedMessages:
     def __len__(self) -> int:
         return self._count
 
-    def make_room(self, message: Message, now: Nanos) -> tuple[bool, list[Effect]]:
+    def make_room(self, message: Message, now: Nanos) -> tuple[bool, list[RecordChange]]:
         """Whether it can be kept; where there was no room, those that have expired are taken away first."""
-        effects: list[Effect] = []
+        effects: list[RecordChange] = []
         if not self._fits(message) and now >= self._swept_ns + SWEEP_EVERY:
             self._swept_ns = now
             for one in self._expired(now):
@@ -93,7 +93,7 @@ class RetainedMessages:
         the stamp, so it has to be right before they are told."""
         message.published_ns = max(message.published_ns, self._before_ns(message) + 1)
 
-    def keep_if_later(self, message: Message) -> list[Effect]:
+    def keep_if_later(self, message: Message) -> list[RecordChange]:
         """Keep what came from elsewhere, unless what is here is later by the time it was published."""
         if message.published_ns <= self._before_ns(message) or (message.payload and not self._fits(message)):
             return []
@@ -104,7 +104,7 @@ class RetainedMessages:
         old = self.get(message.topic)
         return old.published_ns if old is not None else self._removed.get(message.topic, 0)
 
-    def keep(self, message: Message, durable: bool = True) -> list[Effect]:
+    def keep(self, message: Message, durable: bool = True) -> list[RecordChange]:
         """Keep it instead of its topic's earlier one; one without payload takes that away."""
         if not message.payload:
             self._remember_removal(message)
@@ -192,7 +192,7 @@ class RetainedMessages:
             del self._removed[oldest]
             self._removed_chars -= len(oldest)
 
-    def remove(self, topic: str) -> list[Effect]:
+    def remove(self, topic: str) -> list[RecordChange]:
         way = [("", self._root)]
         for level in topic.split("/"):
             child = way[-1][1].children.get(level)
@@ -212,7 +212,7 @@ class RetainedMessages:
         return [Erase(TABLE, topic.encode())]
 
 
-RETAINED_KIND = Kind(TABLE, lambda _: THE_BROKER, lambda key, value: (key.decode(), restored(value)))
+RETAINED_KIND = RecordKind(TABLE, lambda _: THE_BROKER, lambda key, value: (key.decode(), restored(value)))
 
 
 def _kept_bytes(message: Message) -> int:

@@ -12,7 +12,7 @@ walk is a record, written together with the messages found, and the next connect
 from collections.abc import Iterator
 
 from overlane.core.units import Nanos
-from overlane.pubsub.consumer import Consumer
+from overlane.pubsub.contract.consumer import Consumer
 from overlane.pubsub.delivery.delivery import SEND_AHEAD_BYTES, Delivery
 from overlane.pubsub.message import Message
 from overlane.pubsub.retained.handouts import AWAITS, AWAITS_ONLY
@@ -89,13 +89,13 @@ class RetainedReplay:
     def forget(self, session: Session, name: str) -> None:
         """The subscription has ended."""
         if session.replays.pop(name, None) is not None and session.is_known:
-            self._state.effects.append(session.erased_replay(name))
+            self._state.batch.add(session.erased_replay(name))
 
     def _finish(self, session: Session, name: str) -> None:
         """The subscription has got everything that is here."""
         if session.replays.get(name, "").startswith(AWAITS):
             session.replays[name] = AWAITS_ONLY
-            self._state.effects.append(session.saved_replay(name))
+            self._state.batch.add(session.saved_replay(name))
         else:
             self.forget(session, name)
 
@@ -137,7 +137,7 @@ class RetainedReplay:
         if last or name not in session.replays:
             awaits = AWAITS if session.replays.get(name, "").startswith(AWAITS) else ""
             session.replays[name] = awaits + last
-            self._state.effects.append(session.saved_replay(name))
+            self._state.batch.add(session.saved_replay(name))
 
     def _give_some(self, replay: _Replay, now: Nanos) -> str:
         """The topic of the last that was given, if any was."""
@@ -152,9 +152,9 @@ class RetainedReplay:
             if message is None or (replay.is_own_only and not message.sender and not message.topic.startswith("$")):
                 continue  # what begins with $ is the broker's own, and comes from nobody else
             if message.expires_ns <= now:
-                state.effects += state.retained.remove(message.topic)
+                state.batch.extend(state.retained.remove(message.topic))
                 continue
-            is_own = subscription.no_local and message.sender == session.client_id
+            is_own = subscription.no_local and message.sender == session.publishes_as
             if is_own or not state.may_receive(session, message.topic):
                 continue
             if subscription.where is not None and not self._delivery.content_filters.passes(subscription, message):

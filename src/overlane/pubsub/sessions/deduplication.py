@@ -23,7 +23,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from overlane.core.events import Effect, Erase, Save
+from overlane.core.events import Erase, RecordChange, Save
 from overlane.core.records import numbers_in
 
 PROPERTY = "overlane-once"
@@ -80,7 +80,7 @@ class Deduplication:
         """Whether the connected client has been promised that each of its messages is accepted once."""
         return bool(self._run)
 
-    def begin(self, run: str, in_flight: int, last_sequence: int) -> list[Effect]:
+    def begin(self, run: str, in_flight: int, last_sequence: int) -> list[RecordChange]:
         """A client connects; without a run it promises nothing, and nothing is promised to it. `last_sequence`: the
         last number that was used for a message to it."""
         is_same, self._run = run == self._run, run
@@ -88,7 +88,7 @@ class Deduplication:
         effects = [self._forget(slot) for slot, (number, _) in list(self._by_slot.items()) if number < kept]
         return effects + self._reserve_up_to(last_sequence) if run and last_sequence else effects
 
-    def rest(self) -> list[Effect]:
+    def rest(self) -> list[RecordChange]:
         """A client connects while nothing can be written: nothing is promised until the next time."""
         self._run = ""
         return []
@@ -97,7 +97,7 @@ class Deduplication:
         """Whether a message that comes again under this identifier was taken before."""
         return bool(self._run) and packet_id in self._slot_of
 
-    def take(self, packet_id: int, in_flight: int) -> list[Effect]:
+    def take(self, packet_id: int, in_flight: int) -> list[RecordChange]:
         """A message was accepted under this identifier."""
         if not self._run:
             return []
@@ -106,17 +106,17 @@ class Deduplication:
         self._put(slot, number, packet_id)
         return [Save(TABLE, self._key + slot.to_bytes(2), _encode((number, packet_id, self._run)))]
 
-    def reserve(self, sequence: int) -> list[Effect]:
+    def reserve(self, sequence: int) -> list[RecordChange]:
         """This number is used for a message to the client."""
         return self._reserve_up_to(sequence) if self._run or self._reserved else []
 
-    def _reserve_up_to(self, sequence: int) -> list[Effect]:
+    def _reserve_up_to(self, sequence: int) -> list[RecordChange]:
         if sequence < self._reserved:
             return []
         self._reserved = sequence + RESERVED_AT_ONCE
         return [Save(TABLE, self._key, self._reserved.to_bytes(8))]
 
-    def erased(self) -> list[Effect]:
+    def erased(self) -> list[RecordChange]:
         """The session ends."""
         gone = [self._forget(slot) for slot in list(self._by_slot)]
         if self._reserved:
@@ -135,9 +135,9 @@ class Deduplication:
         for slot, number, packet_id in exported.taken:
             self._put(slot, number, packet_id)
 
-    def saved(self) -> list[Effect]:
+    def saved(self) -> list[RecordChange]:
         """Everything."""
-        saved: list[Effect] = [
+        saved: list[RecordChange] = [
             Save(TABLE, self._key + slot.to_bytes(2), _encode((number, packet_id, self._run)))
             for slot, (number, packet_id) in self._by_slot.items()
         ]
@@ -159,7 +159,7 @@ class Deduplication:
         self._by_slot[slot] = number, packet_id
         self._slot_of[packet_id] = slot
 
-    def _forget(self, slot: int) -> Effect:
+    def _forget(self, slot: int) -> RecordChange:
         self._drop(slot)
         return Erase(TABLE, self._key + slot.to_bytes(2))
 

@@ -9,6 +9,8 @@ from enum import IntEnum
 
 import msgspec
 
+from overlane.core.units import Nanos
+
 ALTERNATIVES_MAX = 8
 """Addresses that a client is told."""
 
@@ -29,6 +31,9 @@ class Domain:
     clients: Mapping[str, str] = field(default_factory=dict)
     """Where clients reach this broker, as of a peer."""
     peers: tuple[DomainPeer, ...] = ()
+    continued_until_ns: Nanos = 0
+    """Until when this broker counts as one that has just gone on: its registration was replaced before it ended, so
+    that no peer has let its clients begin other sessions meanwhile, unless they started clean."""
 
     def alternatives(self, listener: str, *, with_own: bool) -> list[str]:
         """Addresses of the same kind as the one that a client came to; where it was passed on, this broker's first."""
@@ -58,7 +63,7 @@ class Holding(IntEnum):
     """A session that does not expire."""
 
 
-class Held(msgspec.Struct, frozen=True, array_like=True):
+class HeldSession(msgspec.Struct, frozen=True, array_like=True):
     """`claimed_ns`: when a client last connected to the session."""
 
     holding: Holding = Holding.NOTHING
@@ -81,7 +86,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """To the question of this number."""
 
     number: int
-    held: Held
+    held: HeldSession
 
 
 class Discard(msgspec.Struct, frozen=True, array_like=True, tag=3):

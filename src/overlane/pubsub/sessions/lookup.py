@@ -18,6 +18,8 @@ A client identifier has one session in a domain:
   - A peer that is not linked is asked as soon as it is, if it is registered. If it has not answered in time and no
     session was found, the client is turned away: its session may be there. Peers that are not registered are away, and
     not waited for.
+  - A broker that has just gone on (`Domain.continued_until_ns`) resumes a session that it keeps without waiting for
+    peers that are not linked yet. Where several brokers of a domain fail at once, each would wait for the last one.
 
 Links deliver in order or go down, so an answer can be missing, but not overtaken.
 """
@@ -33,7 +35,7 @@ from overlane.pubsub.sessions.domain import (
     Ask,
     Discard,
     Domain,
-    Held,
+    HeldSession,
     Holding,
     Message,
     decode,
@@ -45,8 +47,8 @@ LOOKUP_WITHIN: Nanos = 300 * MS
 TRY_AGAIN_AFTER: Nanos = 30 * MS
 """How often it is looked whether a peer that was not linked can be asked now."""
 
-NOTHING = Held()
-OPENING = Held(Holding.OPENING)
+NOTHING = HeldSession()
+OPENING = HeldSession(Holding.OPENING)
 
 Send = Callable[[str, bytes, Nanos], bool]
 """Bytes for a peer; False, and nothing happened, if it is not linked."""
@@ -55,7 +57,7 @@ Send = Callable[[str, bytes, Nanos], bool]
 class LocalSessions(Protocol):
     """The sessions of this broker, as the lookup uses them."""
 
-    def held(self, client_id: str, now: Nanos) -> Held: ...
+    def held(self, client_id: str, now: Nanos) -> HeldSession: ...
 
     def give_up(self, client_id: str, until_ns: Nanos, now: Nanos) -> None:
         """End the session, with its connection, unless it was claimed later than that."""
@@ -85,12 +87,15 @@ class _Search:
     until_ns: Nanos
     unasked: set[str] = field(default_factory=set)
     unanswered: set[str] = field(default_factory=set)
-    answers: dict[str, Held] = field(default_factory=dict)
+    answers: dict[str, HeldSession] = field(default_factory=dict)
     is_decided: bool = False
 
 
 class SessionLookup:
-    def __init__(self, name: str, sessions: LocalSessions, timers: Timers) -> None:
+    def __init__(
+        self, name: str, sessions: LocalSessions, timers: Timers, send: Send, on_found: Callable[[Found], None]
+    ) -> None:
+        """`on_found` is called once for every search, within `begin` or later."""
         self._name = name
         self._sessions = sessions
         self._timers = timers
@@ -100,9 +105,8 @@ class SessionLookup:
         self._by_key: dict[Hashable, _Search] = {}
         self._by_client: dict[str, list[_Search]] = {}
         self.domain: Domain = ALONE
-        self.send: Send = lambda *_: False
-        self.on_found: Callable[[Found], None] = lambda _: None
-        """Called once for every search, within `begin` or later."""
+        self._send = send
+        self._on_found = on_found
 
     @property
     def is_needed(self) -> bool:
@@ -157,7 +161,7 @@ class SessionLookup:
         return self._tell(peer, Ask(search.number, search.client_id, search.is_clean), now)
 
     def _tell(self, peer: str, message: Message, now: Nanos) -> bool:
-        return self.send(peer, encode(message), now)
+        return self._send(peer, encode(message), now)
 
     def _tick(self, now: Nanos) -> None:
         self._timer = None
@@ -193,7 +197,7 @@ class SessionLookup:
             case _:
                 assert_never(message)
 
-    def _answer(self, peer: str, ask: Ask, now: Nanos) -> Held:
+    def _answer(self, peer: str, ask: Ask, now: Nanos) -> HeldSession:
         searching = self._by_client.get(ask.client_id, [])
         is_opening = any(one.is_decided for one in searching) or bool(searching and self._name < peer)
         held = NOTHING if ask.is_clean else self._sessions.held(ask.client_id, now)
@@ -210,13 +214,18 @@ class SessionLookup:
     # The decision
 
     def _look_at(self, search: _Search, now: Nanos) -> None:
-        if search.is_decided or ((search.unasked or search.unanswered) and now < search.until_ns):
+        if search.is_decided or (self._is_waiting(search, now) and now < search.until_ns):
             return
         search.is_decided = True
         found = self._clean(search) if search.is_clean else self._resumed(search, now)
         if found.broker or found.silent:
             self._end(search)
-        self.on_found(found)
+        self._on_found(found)
+
+    def _is_waiting(self, search: _Search, now: Nanos) -> bool:
+        if search.unanswered or not search.unasked:
+            return bool(search.unanswered)
+        return now >= self.domain.continued_until_ns or not self.is_kept_here(search.client_id, now)
 
     def _clean(self, search: _Search) -> Found:
         return self._at_opening(search) or Found(search.key)
@@ -241,7 +250,7 @@ class SessionLookup:
             return Found(search.key, after_ns=after_ns)
         return Found(search.key, best, kept[best].holding is Holding.FOR_EVER)
 
-    def _discard_others(self, client_id: str, held: dict[str, Held], best: str, now: Nanos) -> Nanos:
+    def _discard_others(self, client_id: str, held: dict[str, HeldSession], best: str, now: Nanos) -> Nanos:
         """End all sessions but one; when the latest of those was claimed."""
         latest_ns = 0
         for broker, one in sorted(held.items()):

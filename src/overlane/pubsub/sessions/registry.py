@@ -8,18 +8,19 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from overlane.core.units import NEVER, Nanos
-from overlane.pubsub.consumer import Consumer, Ending
+from overlane.pubsub.contract.consumer import Consumer, Ending
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.delivery.returns import Returns
 from overlane.pubsub.notices import Left
-from overlane.pubsub.sessions.domain import Held, Holding
+from overlane.pubsub.reservations.service import Reservations
+from overlane.pubsub.sessions.domain import HeldSession, Holding
 from overlane.pubsub.sessions.session import FOR_EVER_S, Session
 from overlane.pubsub.sessions.wills import Will, Wills
 from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.subscribing import Subscribing
 
 
-class Claim(NamedTuple):
+class SessionClaim(NamedTuple):
     """`is_present`: the session was there before. `is_stored`: the answer rests on records of this turn."""
 
     session: Session
@@ -29,17 +30,24 @@ class Claim(NamedTuple):
 
 class Sessions:
     def __init__(
-        self, state: State, delivery: Delivery, returns: Returns, subscribing: Subscribing, wills: Wills
+        self,
+        state: State,
+        delivery: Delivery,
+        returns: Returns,
+        subscribing: Subscribing,
+        wills: Wills,
+        reservations: Reservations,
     ) -> None:
         self._state = state
         self._delivery = delivery
         self._returns = returns
         self._subscribing = subscribing
         self._wills = wills
+        self._reservations = reservations
 
     def claim(
         self, client_id: str, user: str | None, clean: bool, expiry_s: int, now: Nanos, after_ns: Nanos = 0
-    ) -> Claim:
+    ) -> SessionClaim:
         """The session for a client that connects. It replaces one elsewhere that was claimed at `after_ns`."""
         session = self._state.sessions.get(client_id)
         was_there = session is not None
@@ -65,9 +73,9 @@ class Sessions:
             session.known_in = self._state.turn
         is_saved = session.is_durable or session.is_known
         if is_saved:
-            self._state.effects.append(session.saved())
+            self._state.batch.add(session.saved())
         is_ended = was_there and not is_present
-        return Claim(session, is_present, is_saved or is_forgotten or is_ended)
+        return SessionClaim(session, is_present, is_saved or is_forgotten or is_ended)
 
     def _take_over(self, consumer: Consumer, client_id: str, now: Nanos) -> None:
         consumer.end(Ending.TAKEN_OVER, f"another connection came under the identifier {client_id[:60]}")
@@ -75,17 +83,17 @@ class Sessions:
 
     # For other brokers of the domain (lookup.LocalSessions)
 
-    def held(self, client_id: str, now: Nanos) -> Held:
+    def held(self, client_id: str, now: Nanos) -> HeldSession:
         """What there is of a client: streams and operators have sessions of other kinds."""
         session = self._state.sessions.get(client_id)
         if session is None or session.log is not None or session.is_operators:
-            return Held()
+            return HeldSession()
         if session.consumer is None and session.expires_ns <= now:
-            return Held()
+            return HeldSession()
         holding = Holding.CONNECTED
         if session.is_durable:
             holding = Holding.FOR_EVER if session.expiry_s >= FOR_EVER_S else Holding.KEPT
-        return Held(holding, session.claimed_ns)
+        return HeldSession(holding, session.claimed_ns)
 
     def give_up(self, client_id: str, until_ns: Nanos, now: Nanos) -> None:
         """There is another session in the domain: this one ends, unless it was claimed later than that."""
@@ -102,7 +110,7 @@ class Sessions:
     def unattended(self, session: Session, now: Nanos) -> None:
         """Nobody is connected to a session that was claimed just now: it lasts for its expiry interval."""
         session.expires_ns = session.ends_ns(now)
-        self._state.effects.append(session.saved())
+        self._state.batch.add(session.saved())
         self._watch(session)
 
     def resume(self, session: Session, consumer: Consumer, now: Nanos) -> None:
@@ -150,12 +158,12 @@ class Sessions:
             self._wills.lost(session, now)
         else:
             self._wills.forget(session.client_id)
-        self._state.reservations.left(session.client_id, lambda: self._is_connected(session.client_id), now)
+        self._reservations.left(session.client_id, lambda: self._is_connected(session.client_id), now)
         if not session.is_durable:
             self.end(session, now)
             return
         session.expires_ns = session.ends_ns(now)
-        self._state.effects.append(session.saved())
+        self._state.batch.add(session.saved())
         self._watch(session)
 
     def _is_connected(self, client_id: str) -> bool:
@@ -170,7 +178,7 @@ class Sessions:
         state.timers.cancel(session.timer)
         subscriptions = self._subscribing.end(session, now)
         self._returns.abandon(session, subscriptions, now)
-        state.effects += session.erased()
+        state.batch.extend(session.erased())
         session.subscriptions.clear()
         session.replays.clear()
 
@@ -180,13 +188,13 @@ class Sessions:
         state.sessions[session.client_id] = session
         session.known_in = session.headway_in = session.exchanged_in = state.turn
         session.claimed_ns = now
-        state.effects.append(session.saved())
+        state.batch.add(session.saved())
         session.replays = {}
         self._subscribing.adopt(session, now)
         session.replays = replays
-        state.effects += [session.saved_replay(name) for name in replays]
-        state.effects += [session.saved_received(identifier) for identifier in sorted(session.received)]
-        state.effects += session.deduplication.saved()
+        state.batch.extend([session.saved_replay(name) for name in replays])
+        state.batch.extend([session.saved_received(identifier) for identifier in sorted(session.received)])
+        state.batch.extend(session.deduplication.saved())
         for entry in session.window:
             state.queue_records.put(session.client_id, entry, state.turn)
         self._watch(session)
@@ -201,7 +209,7 @@ class Sessions:
                 session.headway = session.window.sent_up_to
             if session.expires_ns >= NEVER:
                 session.expires_ns = session.ends_ns(now)
-                self._state.effects.append(session.saved())
+                self._state.batch.add(session.saved())
             self._watch(session)
 
     def _watch(self, session: Session) -> None:

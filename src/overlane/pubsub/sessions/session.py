@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from overlane.core.events import Effect, Erase, Save
-from overlane.core.records import Kind, Owner, OwnerKind
+from overlane.core.events import Erase, RecordChange, Save
+from overlane.core.records import Owner, OwnerKind, RecordKind
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.pubsub.consumer import Consumer
+from overlane.pubsub.contract.consumer import Consumer
 from overlane.pubsub.delivery.window import Window
 from overlane.pubsub.policies.policy import NO_REQUEST, Request
-from overlane.pubsub.qos_override import QosOverride
+from overlane.pubsub.publishing.qos_override import QosOverride
 from overlane.pubsub.reservations.request import ReservationRequest
 from overlane.pubsub.sessions import deduplication
 from overlane.pubsub.sessions.deduplication import Deduplication
@@ -34,13 +34,14 @@ FOR_EVER_S = 0xFFFF_FFFF
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
     """What `Session.saved` writes. In older records there is no headway: whatever waits may have been sent. Nor do they
-    say when the session was claimed: one elsewhere that does is later."""
+    say when the session was claimed: one elsewhere that does is later. `publishes_as` "": as itself."""
 
     user: str | None
     expiry_s: int
     expires_ns: Nanos
     headway: int = NEVER
     claimed_ns: Nanos = 0
+    publishes_as: str = ""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -83,6 +84,7 @@ class Session:
         "is_operators",
         "known_in",
         "log",
+        "publishes_as",
         "received",
         "replays",
         "subscriptions",
@@ -93,6 +95,8 @@ class Session:
 
     def __init__(self, client_id: str, user: str | None, expiry_s: int) -> None:
         self.client_id = client_id
+        self.publishes_as = client_id
+        """The session whose messages are its own (`no_local`): of a link of AMQP, that of its connection."""
         self.user = user
         self.expiry_s = expiry_s
         self.consumer: Consumer | None = None
@@ -145,22 +149,21 @@ class Session:
     def ends_ns(self, left_ns: Nanos) -> Nanos:
         return NEVER if self.expiry_s >= FOR_EVER_S else left_ns + self.expiry_s * SECOND
 
-    def goes_ahead(self, sequence: int, turn: int) -> Effect:
+    def goes_ahead(self, sequence: int, turn: int) -> RecordChange:
         """Messages are about to be sent up to this sequence number."""
         self.headway, self.headway_in = sequence, turn
         return self.saved()
 
     # Records
 
-    def saved(self) -> Effect:
+    def saved(self) -> RecordChange:
         self.is_known = True
-        return Save(
-            SESSIONS,
-            self.client_id.encode(),
-            _encode((self.user, self.expiry_s, self.expires_ns, self.headway, self.claimed_ns)),
-        )
+        value = (self.user, self.expiry_s, self.expires_ns, self.headway, self.claimed_ns)
+        if self.publishes_as != self.client_id:
+            return Save(SESSIONS, self.client_id.encode(), _encode((*value, self.publishes_as)))
+        return Save(SESSIONS, self.client_id.encode(), _encode(value))
 
-    def saved_subscription(self, one: Subscription) -> Effect:
+    def saved_subscription(self, one: Subscription) -> RecordChange:
         value = (
             one.group,
             one.filter,
@@ -173,22 +176,22 @@ class Session:
         )
         return Save(SUBSCRIPTIONS, self._key(one.name.encode()), _encode(value))
 
-    def erased_subscription(self, name: str) -> Effect:
+    def erased_subscription(self, name: str) -> RecordChange:
         return Erase(SUBSCRIPTIONS, self._key(name.encode()))
 
-    def saved_replay(self, name: str) -> Effect:
+    def saved_replay(self, name: str) -> RecordChange:
         return Save(REPLAYS, self._key(name.encode()), self.replays[name].encode())
 
-    def erased_replay(self, name: str) -> Effect:
+    def erased_replay(self, name: str) -> RecordChange:
         return Erase(REPLAYS, self._key(name.encode()))
 
-    def saved_received(self, identifier: int) -> Effect:
+    def saved_received(self, identifier: int) -> RecordChange:
         return Save(RECEIVED, self._key(identifier.to_bytes(2)), b"")
 
-    def erased_received(self, identifier: int) -> Effect:
+    def erased_received(self, identifier: int) -> RecordChange:
         return Erase(RECEIVED, self._key(identifier.to_bytes(2)))
 
-    def erased(self) -> list[Effect]:
+    def erased(self) -> list[RecordChange]:
         """Everything but the queue (`delivery.queue_records`)."""
         if not self.is_known:
             return []
@@ -211,6 +214,7 @@ def restored(key: bytes, value: bytes) -> Session:
     session.expires_ns = stored.expires_ns
     session.headway = stored.headway
     session.claimed_ns = stored.claimed_ns
+    session.publishes_as = stored.publishes_as or session.client_id
     session.is_known = True
     return session
 
@@ -237,11 +241,13 @@ def restored_identifier(rest: bytes) -> int:
     return int.from_bytes(rest)
 
 
-SESSION_KIND = Kind(SESSIONS, lambda key: Owner(OwnerKind.SESSION, key.decode()), restored)
-SUBSCRIPTION_KIND = Kind(SUBSCRIPTIONS, part_owner, _read_subscription)
-RECEIVED_KIND = Kind(RECEIVED, part_owner, lambda key, _: restored_identifier(owner(key)[1]))
-DEDUPLICATION_KIND = Kind(deduplication.TABLE, part_owner, lambda key, value: deduplication.read(owner(key)[1], value))
-REPLAY_KIND = Kind(REPLAYS, part_owner, lambda key, value: (owner(key)[1].decode(), value.decode()))
+SESSION_KIND = RecordKind(SESSIONS, lambda key: Owner(OwnerKind.SESSION, key.decode()), restored)
+SUBSCRIPTION_KIND = RecordKind(SUBSCRIPTIONS, part_owner, _read_subscription)
+RECEIVED_KIND = RecordKind(RECEIVED, part_owner, lambda key, _: restored_identifier(owner(key)[1]))
+DEDUPLICATION_KIND = RecordKind(
+    deduplication.TABLE, part_owner, lambda key, value: deduplication.read(owner(key)[1], value)
+)
+REPLAY_KIND = RecordKind(REPLAYS, part_owner, lambda key, value: (owner(key)[1].decode(), value.decode()))
 
 
 def restored_subscription(session: Session, name: str, value: bytes) -> Subscription:

@@ -17,7 +17,7 @@ from msgspec import Meta
 from overlane.core.topics import check_topic
 from overlane.core.units import NEVER
 from overlane.errors import OverlaneError
-from overlane.pubsub.delivery.window import TAGS, Stage
+from overlane.pubsub.delivery.window import TAGS, DeliveryStage
 from overlane.pubsub.properties import decode as decode_properties
 from overlane.pubsub.reservations.request import ReservationRequest
 from overlane.pubsub.sessions.deduplication import TakenMessages
@@ -65,7 +65,7 @@ class ExportedEntry(msgspec.Struct, frozen=True, array_like=True):
     retain: bool
     identifiers: tuple[Annotated[int, Meta(ge=1, le=IDENTIFIER_MAX)], ...]
     group: str
-    stage: Stage
+    stage: DeliveryStage
     tries: Number
     message: ExportedMessage
 
@@ -105,7 +105,7 @@ class ExportedWill(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SessionExport(msgspec.Struct, frozen=True, array_like=True):
-    """`expires_in_ns` None: never. `replays`, `received`, `headway`: as in `Session`."""
+    """`expires_in_ns` None: never. `replays`, `received`, `headway`: as in `Session`. `publishes_as` "": as itself."""
 
     client_id: Annotated[str, Meta(min_length=1)]
     user: str | None
@@ -121,6 +121,7 @@ class SessionExport(msgspec.Struct, frozen=True, array_like=True):
     received: tuple[PacketId, ...]
     deduplication: TakenMessages
     will: ExportedWill | None
+    publishes_as: str = ""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -171,9 +172,9 @@ def _check(exported: SessionExport) -> None:
     _require(exported.sent_up_to < exported.next_sequence, "more sent than there was")
     _require(exported.sent_up_to <= exported.headway, "more sent than the headway allows")
     _require(len({one.tag for one in exported.sent}) == len(exported.sent), "a packet identifier in flight twice")
-    _require(all(one.stage is not Stage.WAITING for one in exported.sent), "in flight, but not sent")
-    _require(all(one.stage is not Stage.RELEASED for one in exported.waiting), "released, but not in flight")
-    _require(all(one.qos == 2 for one in entries if one.stage is Stage.RELEASED), "QoS 1 that is released")
+    _require(all(one.stage is not DeliveryStage.WAITING for one in exported.sent), "in flight, but not sent")
+    _require(all(one.stage is not DeliveryStage.RELEASED for one in exported.waiting), "released, but not in flight")
+    _require(all(one.qos == 2 for one in entries if one.stage is DeliveryStage.RELEASED), "QoS 1 that is released")
     slots = [slot for slot, _, _ in exported.deduplication.taken]
     _require(len(set(slots)) == len(slots), "a slot of deduplication twice")
     for message in [one.message for one in entries]:

@@ -7,9 +7,9 @@ was replayed to a subscription is not part of a session: if topics keep a histor
 
 from overlane.core.units import NEVER, Nanos
 from overlane.errors import OverlaneError
-from overlane.pubsub.delivery.window import Entry, Stage
+from overlane.pubsub.delivery.window import DeliveryStage, Entry
 from overlane.pubsub.message import Message
-from overlane.pubsub.qos_override import QosOverride
+from overlane.pubsub.publishing.qos_override import QosOverride
 from overlane.pubsub.reservations.request import ReservationRequest
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.sessions.session_export import (
@@ -64,12 +64,14 @@ def export_session(session: Session, will: Will | None, now: Nanos) -> SessionEx
         received=tuple(sorted(session.received)),
         deduplication=session.deduplication.exported(),
         will=None if will is None else _exported_will(will, will.due(session, now), now),
+        publishes_as="" if session.publishes_as == session.client_id else session.publishes_as,
     )
 
 
 def import_session(exported: SessionExport, now: Nanos) -> tuple[Session, Will | None]:
     session = Session(exported.client_id, exported.user, exported.expiry_s)
     session.expires_ns = _time(exported.expires_in_ns, now)
+    session.publishes_as = exported.publishes_as or exported.client_id
     for one in exported.subscriptions:
         group, topic_filter = split_shared(one.name)
         override = QosOverride(one.deadline_ns, one.reliable, one.strict)
@@ -131,7 +133,7 @@ def _imported_entry(exported: ExportedEntry, now: Nanos) -> Entry:
         _time(one.expires_in_ns, now),
     )
     entry = Entry(message, exported.qos, exported.retain, exported.identifiers, exported.group)
-    entry.sequence, entry.stage, entry.tries = exported.sequence, Stage(exported.stage), exported.tries
+    entry.sequence, entry.stage, entry.tries = exported.sequence, DeliveryStage(exported.stage), exported.tries
     return entry
 
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import msgspec
 
 from overlane.core.events import Erase, Save
-from overlane.core.records import Kind, Owner, OwnerKind
+from overlane.core.records import Owner, OwnerKind, RecordKind
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import InDoubt
+from overlane.pubsub.contract.refused import PublicationRefused
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.limits import uncarriable
 from overlane.pubsub.message import Message
-from overlane.pubsub.publishing import Publishing
-from overlane.pubsub.refused import PublishRefused
+from overlane.pubsub.publishing.publishing import Publishing
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 from overlane.pubsub.timers import Timer
@@ -58,7 +58,7 @@ class Will:
 
 _decode = msgspec.msgpack.Decoder(Will).decode
 
-WILL_KIND = Kind(
+WILL_KIND = RecordKind(
     TABLE, lambda key: Owner(OwnerKind.SESSION, key.decode()), lambda key, value: (key.decode(), _decode(value))
 )
 
@@ -141,7 +141,7 @@ class Wills:
         speaker = Session(client_id, will.user, 0)
         try:
             self._publishing.accept(will.message(client_id, now), speaker, will.user_properties, now, is_will=True)
-        except PublishRefused as refused:
+        except PublicationRefused as refused:
             self._state.refuse(refused.why, f"a will: {refused.told}", client_id=client_id)
             return refused.why not in (Refusal.BUSY, Refusal.STORE)
         except InDoubt:
@@ -203,9 +203,9 @@ class Wills:
             self._unsaved.add(client_id)
         else:
             self._unsaved.discard(client_id)
-            self._state.effects.append(Save(TABLE, client_id.encode(), msgspec.msgpack.encode(will)))
+            self._state.batch.add(Save(TABLE, client_id.encode(), msgspec.msgpack.encode(will)))
 
     def _erase(self, client_id: str) -> None:
         """Unless the record is of an earlier will, which is overdue."""
         if not self._is_overdue(client_id):
-            self._state.effects.append(Erase(TABLE, client_id.encode()))
+            self._state.batch.add(Erase(TABLE, client_id.encode()))

@@ -14,8 +14,8 @@ failed, all backfills are blocked.
 
 from collections.abc import Callable, Iterator
 
-from overlane.core.events import Effect, Erase, Save
-from overlane.core.records import Kind, Owner, OwnerKind
+from overlane.core.events import Erase, RecordChange, Save
+from overlane.core.records import Owner, OwnerKind, RecordKind
 from overlane.core.topics import matches
 from overlane.core.units import Nanos
 from overlane.pubsub.delivery.delivery import Delivery
@@ -55,15 +55,15 @@ class _Backfill:
 
     # Records
 
-    def saved(self) -> Effect:
+    def saved(self) -> RecordChange:
         self.has_records = True
         return Save(TABLE, self._key(""), self.topic.encode())
 
-    def saved_change(self, topic: str) -> Effect:
+    def saved_change(self, topic: str) -> RecordChange:
         self.has_records = True
         return Save(TABLE, self._key(topic), b"")
 
-    def erased(self) -> list[Effect]:
+    def erased(self) -> list[RecordChange]:
         if not self.has_records:
             return []
         return [Erase(TABLE, self._key("")), *(Erase(TABLE, self._key(topic)) for topic in sorted(self.changed))]
@@ -132,7 +132,7 @@ class Backfills:
             found += 1
             if found == MESSAGES_AT_ONCE:
                 break
-        self._state.effects.append(backfill.saved())
+        self._state.batch.add(backfill.saved())
         return False
 
     def _before_change(self, topic: str, kept: Message | None) -> None:
@@ -143,14 +143,14 @@ class Backfills:
                 if kept is not None:
                     self._log(backfill, kept)
                 backfill.changed.add(topic)
-                self._state.effects.append(backfill.saved_change(topic))
+                self._state.batch.add(backfill.saved_change(topic))
 
     def _log(self, backfill: _Backfill, kept: Message) -> None:
         if self._state.may_receive(backfill.session, kept.topic) and not kept.is_expired(backfill.log.since_ns):
             self._delivery.give(backfill.session, kept, kept.qos, True, (), self._now)
 
     def _end(self, backfill: _Backfill) -> None:
-        self._state.effects += backfill.erased()
+        self._state.batch.extend(backfill.erased())
         for call in backfill.waiting:
             call()
 
@@ -164,7 +164,7 @@ class Backfills:
         elif (backfill := self._restored.get(log.name)) is not None:
             backfill.changed.add(topic)
         else:
-            self._state.effects.append(Erase(TABLE, f"{log.name}\0{topic}".encode()))
+            self._state.batch.add(Erase(TABLE, f"{log.name}\0{topic}".encode()))
 
     def recovered(self, now: Nanos) -> None:
         restored, self._restored = self._restored, {}
@@ -181,6 +181,6 @@ def owner(key: bytes) -> tuple[str, str]:
     return name, topic
 
 
-BACKFILL_KIND = Kind(
+BACKFILL_KIND = RecordKind(
     TABLE, lambda key: Owner(OwnerKind.STREAM, owner(key)[0]), lambda key, value: (owner(key), value.decode())
 )

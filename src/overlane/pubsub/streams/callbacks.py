@@ -10,7 +10,7 @@ import hashlib
 import msgspec
 
 from overlane.core.events import Erase, Save
-from overlane.core.records import THE_BROKER, Kind
+from overlane.core.records import THE_BROKER, RecordKind
 from overlane.core.units import Nanos
 from overlane.pubsub.state import State
 from overlane.pubsub.streams.log import Scope, StreamLog
@@ -40,7 +40,7 @@ class Callback(msgspec.Struct, frozen=True, array_like=True):
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Callback).decode
 
-CALLBACK_KIND = Kind(TABLE, lambda _: THE_BROKER, lambda key, value: (key.decode(), _decode(value)))
+CALLBACK_KIND = RecordKind(TABLE, lambda _: THE_BROKER, lambda key, value: (key.decode(), _decode(value)))
 
 
 class Callbacks:
@@ -63,14 +63,14 @@ class Callbacks:
         if self._streams.get(name) is None:
             self._streams.create(name, callback.filter, Scope.EVERYWHERE, callback.user, False, now)
         self._callbacks[name] = callback
-        self._state.effects.append(Save(TABLE, name.encode(), _encode(callback)))
+        self._state.batch.add(Save(TABLE, name.encode(), _encode(callback)))
         self._watch(callback)
 
     def remove(self, name: str, now: Nanos) -> bool:
         if self._callbacks.pop(name, None) is None:
             return False
         self._streams.remove(name, now)
-        self._state.effects.append(Erase(TABLE, name.encode()))
+        self._state.batch.add(Erase(TABLE, name.encode()))
         return True
 
     def _watch(self, callback: Callback) -> None:

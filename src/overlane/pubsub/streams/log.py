@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from overlane.core.events import Effect, Erase, Save
-from overlane.core.records import Kind, Owner, OwnerKind
+from overlane.core.events import Erase, RecordChange, Save
+from overlane.core.records import Owner, OwnerKind, RecordKind
 from overlane.core.units import Nanos
 from overlane.errors import OverlaneError
 from overlane.pubsub.limits import Limits
@@ -97,14 +97,14 @@ class StreamLog:
 
     # Writing
 
-    def append(self, message: Message, qos: int, retain: bool, turn: int, now: Nanos) -> tuple[int, list[Effect]]:
+    def append(self, message: Message, qos: int, retain: bool, turn: int, now: Nanos) -> tuple[int, list[RecordChange]]:
         """How many messages had to make room for it; and its records."""
         if self.scope is Scope.HERE and not message.sender:
             return 0, []  # it came from another broker, where it is logged
         logged = Logged(now, message.topic, message.payload, qos, retain, message.encoded)
         record = _encode(logged)
         limits = self._limits()
-        effects: list[Effect] = []
+        effects: list[RecordChange] = []
         while self._records and (
             len(self._records) >= limits.stream_messages or self.bytes + len(record) > limits.stream_bytes
         ):
@@ -125,7 +125,7 @@ class StreamLog:
             watcher()
         return lost, effects
 
-    def commit(self, to: int, durable_turn: int) -> list[Effect]:
+    def commit(self, to: int, durable_turn: int) -> list[RecordChange]:
         """Everything before this offset has been dealt with, and need not be kept; Gone if it was never given."""
         if to > self.written(durable_turn):
             raise Gone(f"nothing can be committed up to {to}: the log ends at {self.written(durable_turn)}")
@@ -135,7 +135,7 @@ class StreamLog:
         self.first = to
         return [*effects, self.saved()]
 
-    def _take(self, offset: int) -> list[Effect]:
+    def _take(self, offset: int) -> list[RecordChange]:
         """None where there was none any more."""
         record = self._records.pop(offset, None)
         if record is None:
@@ -174,12 +174,12 @@ class StreamLog:
 
     # Records
 
-    def saved(self) -> Effect:
+    def saved(self) -> RecordChange:
         value = self.filter, str(self.scope), self.user, self.since_ns, self.first, self.lost
         return Save(STREAMS, self.name.encode(), _encode(value))
 
-    def erased(self) -> list[Effect]:
-        erased: list[Effect] = [Erase(LOGS, self._key(offset)) for offset in self._records]
+    def erased(self) -> list[RecordChange]:
+        erased: list[RecordChange] = [Erase(LOGS, self._key(offset)) for offset in self._records]
         return [*erased, Erase(STREAMS, self.name.encode())]
 
     def restore(self, offset: int, record: bytes) -> None:
@@ -210,7 +210,7 @@ def _read_stream(key: bytes, value: bytes) -> tuple[str, tuple[str, Scope, str |
     return key.decode(), _decode_stream(value)
 
 
-STREAM_KIND = Kind(STREAMS, lambda key: Owner(OwnerKind.STREAM, key.decode()), _read_stream)
-LOG_KIND = Kind(
+STREAM_KIND = RecordKind(STREAMS, lambda key: Owner(OwnerKind.STREAM, key.decode()), _read_stream)
+LOG_KIND = RecordKind(
     LOGS, lambda key: Owner(OwnerKind.STREAM, owner(key)[0]), lambda key, value: (owner(key), _decode(value))
 )

@@ -97,7 +97,7 @@ class Streams:
         session = _session(log)
         if user is not None and not state.settings.access.may_subscribe(user, session.client_id, topic_filter):
             raise Unwelcome(f"not allowed to subscribe to {topic_filter[:100]}", is_denied=True)
-        state.effects.append(log.saved())
+        state.batch.add(log.saved())
         stream = self._enter(log, session, now)
         self._subscribing.enter_log(stream.subscription, now)
         if with_retained:
@@ -114,7 +114,7 @@ class Streams:
             return False
         self._subscribing.leave_log(stream.subscription, now)
         self._backfills.forget(stream.log)
-        self._state.effects += stream.log.erased()
+        self._state.batch.extend(stream.log.erased())
         return True
 
     def _enter(self, log: StreamLog, session: Session, now: Nanos) -> _Stream:
@@ -154,7 +154,7 @@ class Streams:
     def commit(self, log: StreamLog, to: int, now: Nanos) -> None:
         """Gone if there is no such offset."""
         self._streams[log.name].used_ns = now
-        self._state.effects += log.commit(to, self._state.durable_turn)
+        self._state.batch.extend(log.commit(to, self._state.durable_turn))
 
     # Recovery
 
@@ -168,7 +168,7 @@ class Streams:
         name, offset = streamlog.owner(key)
         stream = self._streams.get(name)
         if stream is None or offset < stream.log.first:
-            self._state.effects.append(Erase(streamlog.LOGS, key))
+            self._state.batch.add(Erase(streamlog.LOGS, key))
         else:
             stream.log.restore(offset, value)
 
@@ -176,7 +176,7 @@ class Streams:
         name, topic = backfill.owner(key)
         stream = self._streams.get(name)
         if stream is None:
-            self._state.effects.append(Erase(backfill.TABLE, key))
+            self._state.batch.add(Erase(backfill.TABLE, key))
         else:
             self._backfills.restore(stream.log, stream.subscription.session, topic, value)
 

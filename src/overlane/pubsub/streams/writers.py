@@ -19,13 +19,13 @@ from dataclasses import dataclass
 import msgspec
 
 from overlane.core.events import Erase, Save
-from overlane.core.records import Kind, Owner, OwnerKind, subscriber_name
+from overlane.core.records import Owner, OwnerKind, RecordKind, subscriber_name
 from overlane.core.topics import BadTopic, check_topic
 from overlane.core.units import Nanos
 from overlane.errors import OverlaneError
+from overlane.pubsub.contract.refused import STORE_FAILS, PublicationRefused
 from overlane.pubsub.message import Message
-from overlane.pubsub.publishing import Publishing
-from overlane.pubsub.refused import STORE_FAILS, PublishRefused
+from overlane.pubsub.publishing.publishing import Publishing
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
 
@@ -37,7 +37,7 @@ WRITERS_FOR_EACH_STREAM = 100
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
 
-WRITER_KIND = Kind(
+WRITER_KIND = RecordKind(
     TABLE, lambda key: Owner(OwnerKind.WRITER, key.decode()), lambda key, value: (key.decode(), _decode(value))
 )
 
@@ -69,7 +69,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BatchOutcome:
     """`count`: messages of the batch that are published by now. `refused`: why no more are."""
 
     count: int
@@ -83,7 +83,9 @@ class Writers:
         self._places: dict[str, tuple[int, int, Nanos]] = {}
         """By user and name: batch, messages of it, and when that was; whoever was silent for longest is the first."""
 
-    def write(self, name: str, user: str | None, batch: int, start: int, notes: Sequence[Note], now: Nanos) -> Outcome:
+    def write(
+        self, name: str, user: str | None, batch: int, start: int, notes: Sequence[Note], now: Nanos
+    ) -> BatchOutcome:
         """`user` None: an operator."""
         session = Session(f"{IDENTIFIER}{name}", user, 0)
         session.is_operators = user is None
@@ -91,23 +93,23 @@ class Writers:
         key = f"{user or ''}/{name}"
         last, count, _ = self._places.get(key, (-1, 0, 0))
         if batch < last:
-            return Outcome(start + len(notes))
+            return BatchOutcome(start + len(notes))
         if batch > last:
             count = 0
         if start > count:
             raise Gap(f"a part from {start} on, where batch {batch} has come to {count}")
         if self._state.is_store_failing:
-            return Outcome(count, STORE_FAILS)
+            return BatchOutcome(count, STORE_FAILS)
         refused = ""
         for note in notes[count - start :]:
             try:
                 self._publish(session, note, now)
-            except PublishRefused as why:
+            except PublicationRefused as why:
                 refused = why.told
                 break
             count += 1
         self._remember(key, batch, count, now)
-        return Outcome(count, refused)
+        return BatchOutcome(count, refused)
 
     def _check(self, session: Session, notes: Sequence[Note]) -> None:
         """Everything that would be as wrong at the next try."""
@@ -139,11 +141,11 @@ class Writers:
     def _remember(self, key: str, batch: int, count: int, now: Nanos) -> None:
         self._places.pop(key, None)
         self._places[key] = batch, count, now
-        self._state.effects.append(Save(TABLE, key.encode(), _encode((batch, count, now))))
+        self._state.batch.add(Save(TABLE, key.encode(), _encode((batch, count, now))))
         while len(self._places) > max(1, self._state.limits.streams) * WRITERS_FOR_EACH_STREAM:
             silent = next(iter(self._places))
             del self._places[silent]
-            self._state.effects.append(Erase(TABLE, silent.encode()))
+            self._state.batch.add(Erase(TABLE, silent.encode()))
 
     # Recovery
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from overlane.pubsub.message import Message
-from overlane.pubsub.message_ids import may_have_id
+from overlane.pubsub.publishing.message_ids import may_have_id
 from overlane.selectors import Match, MessageValues, Selector, SelectorError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class ContentFilters:
 
     def chosen(self, receiver: "Receiver", message: Message, sender: str | None) -> "Receiver | None":
         """How a receiver with conditions gets the message, if at all. `sender` is a local client."""
-        if not receiver.is_own and receiver.session.client_id == sender:
+        if not receiver.is_own and receiver.session.publishes_as == sender:
             if receiver.of_own is None:
                 return None
             receiver = receiver.of_own

@@ -16,12 +16,13 @@ from overlane.core.topics import BadTopic
 from overlane.core.units import Nanos
 from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
 from overlane.pubsub.cluster.names import PREFIX_BYTES_MAX
-from overlane.pubsub.consumer import Consumer
+from overlane.pubsub.contract.consumer import Consumer
+from overlane.pubsub.contract.refused import STORE_FAILS, RequestFault, SubscriptionNotGranted
 from overlane.pubsub.counters import Refusal
 from overlane.pubsub.delivery.delivery import Delivery
 from overlane.pubsub.limits import uncarriable
 from overlane.pubsub.policies.policy import NO_REQUEST, read_policy_request
-from overlane.pubsub.qos_override import (
+from overlane.pubsub.publishing.qos_override import (
     AVOID,
     ENCRYPTED,
     NONE,
@@ -29,10 +30,9 @@ from overlane.pubsub.qos_override import (
     QosOverride,
     read_override,
 )
-from overlane.pubsub.refused import STORE_FAILS, Fault, SubscribeRefused
-from overlane.pubsub.reservations.request import BadRequest, read_request
+from overlane.pubsub.reservations.request import BadReservation, read_request
 from overlane.pubsub.reservations.reserving import Answer
-from overlane.pubsub.reservations.service import own_topic
+from overlane.pubsub.reservations.service import Reservations, own_topic
 from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.retained.replay import RetainedReplay
 from overlane.pubsub.sessions.session import Session
@@ -71,36 +71,35 @@ class SubscriptionRequest:
 
 
 class Subscribing:
-    def __init__(self, state: State, delivery: Delivery, handouts: Handouts) -> None:
+    def __init__(self, state: State, delivery: Delivery, handouts: Handouts, reservations: Reservations) -> None:
         self._state = state
         self._replay = RetainedReplay(state, delivery)
         self._handouts = handouts
+        self._reservations = reservations
         self._firsts: set[tuple[str, str]] = set()
         """Clients and subscriptions that were the first to their filters here, and have not got what is retained."""
         self._overrides: dict[tuple[QosOverride, str], int] = {}
         """How many subscriptions have an override, by override and filter."""
 
     def check(self, session: Session, request: SubscriptionRequest, now: Nanos) -> Subscription:
-        """What `subscribe` would grant, apart from a reservation that it asks for; or SubscribeRefused."""
+        """What `subscribe` would grant, apart from a reservation that it asks for; or SubscriptionNotGranted."""
         return self._read(session, request, now)
 
     def reserve(self, subscription: Subscription, answer: Answer, now: Nanos) -> None:
-        """Ask the network for the reservation of a subscription before it is granted; or SubscribeRefused."""
+        """Ask the network for the reservation of a subscription before it is granted; or SubscriptionNotGranted."""
         assert subscription.reserve is not None
         client_id = subscription.session.client_id
         try:
-            self._state.reservations.ask(
-                client_id, subscription.name, subscription.filter, subscription.reserve, answer, now
-            )
-        except BadRequest as bad:
-            raise SubscribeRefused(Fault.NO_ROOM, Refusal.QUOTA, str(bad)) from None
+            self._reservations.ask(client_id, subscription.name, subscription.filter, subscription.reserve, answer, now)
+        except BadReservation as bad:
+            raise SubscriptionNotGranted(RequestFault.NO_ROOM, Refusal.QUOTA, str(bad)) from None
 
     def release(self, session: Session, name: str, now: Nanos) -> None:
         """A reservation that was asked for is not needed."""
-        self._state.reservations.release(session.client_id, name, now)
+        self._reservations.release(session.client_id, name, now)
 
     def subscribe(self, session: Session, request: SubscriptionRequest, now: Nanos) -> tuple[Subscription, bool]:
-        """The subscription, and whether it is to get what is retained (`replay`); or SubscribeRefused."""
+        """The subscription, and whether it is to get what is retained (`replay`); or SubscriptionNotGranted."""
         subscription = self._read(session, request, now)
         is_new = request.name not in session.subscriptions
         self._enter(session, subscription, now)
@@ -129,7 +128,7 @@ class Subscribing:
         self._replay.forget(session, name)
         self._handouts.forget(session, name)
         if session.is_known:
-            state.effects.append(session.erased_subscription(name))
+            state.batch.add(session.erased_subscription(name))
         return Unsubscribed.ENDED
 
     def resume(self, session: Session, consumer: Consumer, now: Nanos) -> None:
@@ -199,41 +198,41 @@ class Subscribing:
                     raise BadOverride(f"{ENCRYPTED} and {AVOID} are for publishers")
                 override = override._replace(deadline_ns=state.cluster.deadlines.settle(override.deadline_ns, now))
         except (BadTopic, BadFilter) as bad:
-            raise SubscribeRefused(Fault.INVALID_TOPIC, Refusal.PROTOCOL, str(bad)) from None
-        except (BadOverride, BadRequest) as bad:
-            raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, str(bad)) from None
+            raise SubscriptionNotGranted(RequestFault.INVALID_TOPIC, Refusal.PROTOCOL, str(bad)) from None
+        except (BadOverride, BadReservation) as bad:
+            raise SubscriptionNotGranted(RequestFault.INVALID_OVERRIDE, Refusal.PROTOCOL, str(bad)) from None
         except SelectorError as bad:
-            raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, f"{WHERE}: {bad}") from None
+            raise SubscriptionNotGranted(RequestFault.INVALID_OVERRIDE, Refusal.PROTOCOL, f"{WHERE}: {bad}") from None
         if group and where is not None:
             shared = f"{WHERE}: a shared subscription cannot have a content filter"
-            raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, shared)
+            raise SubscriptionNotGranted(RequestFault.INVALID_OVERRIDE, Refusal.PROTOCOL, shared)
         if group and is_standby:
             shared = f"{STANDBY}: a shared subscription cannot stand by"
-            raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, shared)
+            raise SubscriptionNotGranted(RequestFault.INVALID_OVERRIDE, Refusal.PROTOCOL, shared)
         if group and reserve is not None:
             shared = "a shared subscription cannot have a reservation"
-            raise SubscribeRefused(Fault.INVALID_OVERRIDE, Refusal.PROTOCOL, shared)
+            raise SubscriptionNotGranted(RequestFault.INVALID_OVERRIDE, Refusal.PROTOCOL, shared)
         if told := uncarriable(group, "") or limits.too_long(topic_filter):
-            raise SubscribeRefused(Fault.INVALID_TOPIC, Refusal.TOO_LARGE, told)
+            raise SubscriptionNotGranted(RequestFault.INVALID_TOPIC, Refusal.TOO_LARGE, told)
         if topic_filter.count("/") >= limits.filter_levels:
             told = f"a filter of more than {limits.filter_levels} levels"
-            raise SubscribeRefused(Fault.INVALID_TOPIC, Refusal.QUOTA, told)
+            raise SubscriptionNotGranted(RequestFault.INVALID_TOPIC, Refusal.QUOTA, told)
         access = state.settings.access
         is_own = topic_filter.startswith("$") and topic_filter == own_topic(session.client_id)
         if not (session.is_operators or is_own or access.may_subscribe(session.user, session.client_id, topic_filter)):
             told = f"not allowed to subscribe to {topic_filter[:100]}"
-            raise SubscribeRefused(Fault.NOT_ALLOWED, Refusal.DENIED, told)
+            raise SubscriptionNotGranted(RequestFault.NOT_ALLOWED, Refusal.DENIED, told)
         is_new = request.name not in session.subscriptions
         if is_new and len(session.subscriptions) >= limits.subscriptions_per_client:
             told = f"more than {limits.subscriptions_per_client} subscriptions"
-            raise SubscribeRefused(Fault.NO_ROOM, Refusal.QUOTA, told)
+            raise SubscriptionNotGranted(RequestFault.NO_ROOM, Refusal.QUOTA, told)
         count, size = state.uplink.needs_size()
         size += 2 * PREFIX_BYTES_MAX + 2 * len(topic_filter.encode())
         if is_new and (count + 2 > limits.filters or size > limits.filter_bytes):
             told = f"no room for more filters: at most {limits.filters}, and {limits.filter_bytes} bytes of them"
-            raise SubscribeRefused(Fault.NO_ROOM, Refusal.QUOTA, told)
+            raise SubscriptionNotGranted(RequestFault.NO_ROOM, Refusal.QUOTA, told)
         if state.is_store_failing and session.is_durable:
-            raise SubscribeRefused(Fault.NO_ROOM, Refusal.STORE, STORE_FAILS)
+            raise SubscriptionNotGranted(RequestFault.NO_ROOM, Refusal.STORE, STORE_FAILS)
         return Subscription(
             session,
             request.name,
@@ -279,7 +278,7 @@ class Subscribing:
         self._replay.forget(session, subscription.name)
         self._handouts.forget(session, subscription.name)
         if session.is_durable:
-            state.effects.append(session.saved_subscription(subscription))
+            state.batch.add(session.saved_subscription(subscription))
 
     def _announce_otherwise(self, subscription: Subscription, is_first: bool, is_last: bool, now: Nanos) -> None:
         """A subscription begins to need something of other brokers, or ceases to."""
@@ -318,12 +317,12 @@ class Subscribing:
     def _ask_again(self, subscription: Subscription, now: Nanos) -> None:
         """For the reservation of a subscription from an earlier run, or from another broker."""
         reserve, client_id = subscription.reserve, subscription.session.client_id
-        reservations = self._state.reservations
+        reservations = self._reservations
         if reserve is None or reservations.has(client_id, subscription.name):
             return
         try:
             reservations.ask(client_id, subscription.name, subscription.filter, reserve, None, now)
-        except BadRequest as bad:
+        except BadReservation as bad:
             self._state.refuse(Refusal.QUOTA, str(bad), client_id=client_id)
 
     def _add_override(self, subscription: Subscription, now: Nanos) -> None:

@@ -21,7 +21,7 @@ from overlane.core.topic_cache import TopicCache
 from overlane.core.topics import FilterTrie, check_filter
 from overlane.errors import OverlaneError
 from overlane.pubsub.policies.policy import NO_REQUEST, Request
-from overlane.pubsub.qos_override import NONE, QosOverride
+from overlane.pubsub.publishing.qos_override import NONE, QosOverride
 from overlane.pubsub.reservations.request import ReservationRequest
 from overlane.selectors import Selector
 

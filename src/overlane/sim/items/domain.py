@@ -13,11 +13,11 @@ from overlane.coordination.contract import Event
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.items.agent import Agent, Notice, PolicyChanged
 from overlane.items.master import Solve
-from overlane.items.plans import DomainPlan, State, pack_plan, solve, unpack_plan
-from overlane.items.policy import Policy
+from overlane.items.plans import DomainPlan, DomainState, pack_plan, solve, unpack_plan
+from overlane.items.policy import ItemPolicy
 from overlane.network.schema import Item, Placement
 from overlane.sim.engine import Engine
-from overlane.sim.luck import between
+from overlane.sim.random_streams import between
 from overlane.sim.whole.ensemble import Connection, Ensemble
 
 DETECT: Nanos = 300 * MS
@@ -26,7 +26,7 @@ SOLVING = 5 * MS, 400 * MS
 
 
 @lru_cache(4096)
-def _solved(plan: bytes, missing: frozenset[str]) -> State:
+def _solved(plan: bytes, missing: frozenset[str]) -> DomainState:
     """Worlds of many seeds have the same plans."""
     return solve(unpack_plan(plan), missing)
 
@@ -34,7 +34,7 @@ def _solved(plan: bytes, missing: frozenset[str]) -> State:
 class SimBroker:
     """A broker with its agent, as a process that ends, stops and starts again."""
 
-    def __init__(self, domain: "Domain", name: str, power: float) -> None:
+    def __init__(self, domain: "SimulatedDomain", name: str, power: float) -> None:
         self.domain = domain
         self.name = name
         self.power = power
@@ -132,7 +132,7 @@ class SimBroker:
             self._take(self.agent.solved(wanted, state, self.domain.engine.now))
 
 
-class Domain:
+class SimulatedDomain:
     def __init__(
         self, luck: Random, names: Sequence[str], items: Sequence[Item], settings: Placement, capacity: float = 1_000.0
     ) -> None:
@@ -143,7 +143,7 @@ class Domain:
         self.capacity = capacity
         self.ensemble = Ensemble(self.engine, luck)
         self.cuts: set[frozenset[str]] = set()
-        self.on_policy: Callable[[SimBroker, Policy], None] = lambda _, __: None
+        self.on_policy: Callable[[SimBroker, ItemPolicy], None] = lambda _, __: None
         self.brokers = {name: SimBroker(self, name, luck.random()) for name in names}
         for broker in self.brokers.values():
             broker.start()
@@ -159,7 +159,7 @@ class Domain:
         return [one for one in self.brokers.values() if one.runs]
 
     @property
-    def policy(self) -> Policy | None:
+    def policy(self) -> ItemPolicy | None:
         """The latest that any running agent has."""
         known = [one.agent.policy for one in self.running if one.agent.policy is not None]
         return max(known, key=lambda policy: policy.epoch, default=None)

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator
 
 from overlane.core.units import SECOND, Nanos
 from overlane.items.plans import failure_states
-from overlane.items.policy import Policy, is_sound
+from overlane.items.policy import ItemPolicy, is_sound
 from overlane.network.schema import Item, Placement
-from overlane.sim.items.domain import Domain, SimBroker
-from overlane.sim.luck import between, chance, one_of, stream
+from overlane.sim.items.domain import SimBroker, SimulatedDomain
+from overlane.sim.random_streams import between, chance, one_of, stream
 from overlane.sim.soak.invariants import Broken
-from overlane.sim.soak.running import Verdict, run_each
+from overlane.sim.soak.running import SeedVerdict, run_each
 
 CHAOS_NS: Nanos = 60 * SECOND
 REST_NS: Nanos = 150 * SECOND
@@ -41,10 +41,10 @@ class ItemsWorld:
             Item(name=f"item-{number}", topics=(f"t{number}/#",), critical=chance(luck, 0.3))
             for number in range(between(luck, 1, 8))
         ]
-        self.domain = Domain(luck, names, items, Placement(capacity=1_000.0))
+        self.domain = SimulatedDomain(luck, names, items, Placement(capacity=1_000.0))
         self.domain.on_policy = self._policy_changed
         self.broken: Broken | None = None
-        self.policies: dict[int, Policy] = {}
+        self.policies: dict[int, ItemPolicy] = {}
         self.faults = 0
         self._troubled: dict[str, Nanos] = {}
         self._seen: dict[str, int] = {}
@@ -124,7 +124,7 @@ class ItemsWorld:
     def _break(self, invariant: str, detail: str) -> None:
         self.broken = self.broken or Broken(invariant, f"{detail} at {self.domain.engine.now / SECOND:.1f} s")
 
-    def _policy_changed(self, broker: SimBroker, policy: Policy) -> None:
+    def _policy_changed(self, broker: SimBroker, policy: ItemPolicy) -> None:
         self._note_trouble()
         if policy.epoch <= self._seen.get(f"{broker.name}/{id(broker.agent)}", 0):
             self._break("epochs grow", f"{broker.name} went to epoch {policy.epoch}")
@@ -161,7 +161,7 @@ class ItemsWorld:
         return None
 
 
-def run_items_seed(seed: int) -> Verdict:
+def run_items_seed(seed: int) -> SeedVerdict:
     world = ItemsWorld(seed)
     try:
         broken = world.run()
@@ -169,8 +169,8 @@ def run_items_seed(seed: int) -> Verdict:
         last = traceback.extract_tb(failure.__traceback__)[-1]
         where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
         broken = Broken("no agent fails by itself", f"{type(failure).__name__} in {where}: {failure}")
-    return Verdict(seed, len(world.policies), "", broken, "items")
+    return SeedVerdict(seed, len(world.policies), "", broken, "items")
 
 
-def run_items_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[Verdict]:
+def run_items_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[SeedVerdict]:
     return run_each(run_items_seed, seeds, jobs)

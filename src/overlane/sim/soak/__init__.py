@@ -10,6 +10,6 @@ Everything in a run follows from the seed. A failing seed can be repeated by its
 
 from overlane.sim.soak.drawing import draw
 from overlane.sim.soak.invariants import Broken
-from overlane.sim.soak.running import Verdict, run_seed, run_seeds
+from overlane.sim.soak.running import SeedVerdict, run_seed, run_seeds
 
-__all__ = ["Broken", "Verdict", "draw", "run_seed", "run_seeds"]
+__all__ = ["Broken", "SeedVerdict", "draw", "run_seed", "run_seeds"]

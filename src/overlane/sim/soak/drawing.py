@@ -31,7 +31,7 @@ from overlane.network import (
     Topic,
 )
 from overlane.network.schema import ROUTINGS
-from overlane.sim.luck import between, chance, one_of, share, some_of, stream
+from overlane.sim.random_streams import between, chance, one_of, share, some_of, stream
 
 BROKERS_MIN = 5
 BROKERS_MAX = 30

@@ -16,8 +16,8 @@ from msgspec import structs
 from overlane.core.broker import OverlayBroker
 from overlane.core.units import SECOND
 from overlane.core.wire.control_messages import Advert, InterestUpdate, LinkClaim, Receipt
-from overlane.core.wire.frame_codec import Confirmation
-from overlane.sim.luck import one_of, stream
+from overlane.core.wire.route_answers import Answer
+from overlane.sim.random_streams import one_of, stream
 from overlane.sim.soak.drawing import HOSTILE
 from overlane.sim.world import World
 
@@ -51,7 +51,7 @@ def _swallow(world: World) -> None:
         if receipt.sender == HOSTILE:
             post(receipt)
 
-    def lose_confirmation(_: object, entry: Any, told: Confirmation) -> None:
+    def lose_confirmation(_: object, entry: Any, told: Answer) -> None:
         if entry.message.brokers[told.destination] == HOSTILE:
             confirm(entry, told)
 

@@ -18,7 +18,7 @@ from overlane.core.topics import matches
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.network import Heal, Network, Slow
 from overlane.network.schema import Ends
-from overlane.sim.judge import Disorder, Message
+from overlane.sim.judge import Disorder, JudgedMessage
 from overlane.sim.soak.drawing import HOSTILE, NO_DEADLINE_NS, VISITOR
 from overlane.sim.world import World
 
@@ -55,7 +55,7 @@ def nothing_forbidden(world: World) -> Broken | None:
 
 
 def _falsely_accused(world: World) -> str:
-    for verdict in world.chronicle.path_verdicts:
+    for verdict in world.run_log.path_verdicts:
         effect = verdict.effect
         if isinstance(effect, PathSuspected) and HOSTILE not in effect.hops:
             return f"{verdict.source} suspects {', '.join(effect.hops)} on {' -> '.join(effect.path)}"
@@ -95,7 +95,7 @@ def nothing_lost(world: World) -> Broken | None:
     return Broken("no reliable message is lost", f"{lost[0]}, the first of {len(lost)}") if lost else None
 
 
-def _reliable_losses(world: World) -> list[Message]:
+def _reliable_losses(world: World) -> list[JudgedMessage]:
     """What was lost of reliable topics between brokers that stay, for subscribers who were there from the beginning."""
     network = world.plan.network
     reliable = [topic.filter for topic in network.topics if topic.reliability == "reliable"]

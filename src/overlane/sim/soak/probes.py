@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from overlane.core.topics import matches
 from overlane.core.units import NEVER, Nanos
 from overlane.network import Network, Subscriber
-from overlane.sim.luck import one_of, stream
+from overlane.sim.random_streams import one_of, stream
 from overlane.sim.soak.drawing import HOSTILE, VISITOR
 from overlane.sim.soak.invariants import Broken
 from overlane.sim.world import World

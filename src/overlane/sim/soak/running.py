@@ -31,7 +31,7 @@ PROBE_EVERY_NS: Nanos = 100 * MS
 PROBES_WITHIN_NS: Nanos = 5 * SECOND
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class SeedVerdict(msgspec.Struct, frozen=True):
     seed: int
     deliveries: int
     digest: str
@@ -49,12 +49,12 @@ class Verdict(msgspec.Struct, frozen=True):
         )
 
 
-def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[Verdict]:
+def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[SeedVerdict]:
     """The verdicts in the order of the seeds."""
     return run_each(run_seed, seeds, jobs)
 
 
-def run_each(run: Callable[[int], Verdict], seeds: Iterable[int], jobs: int) -> Iterator[Verdict]:
+def run_each(run: Callable[[int], SeedVerdict], seeds: Iterable[int], jobs: int) -> Iterator[SeedVerdict]:
     """In the order of the seeds. Whoever stops early does not wait for seeds that have not begun."""
     if jobs == 1:
         yield from map(run, seeds)
@@ -72,11 +72,11 @@ def run_each(run: Callable[[int], Verdict], seeds: Iterable[int], jobs: int) -> 
         pool.shutdown(cancel_futures=True)
 
 
-def run_seed(seed: int) -> Verdict:
+def run_seed(seed: int) -> SeedVerdict:
     return run_network(draw(seed))
 
 
-def run_network(network: Network) -> Verdict:
+def run_network(network: Network) -> SeedVerdict:
     """Run a drawn network; its verdict."""
     world = World(network)
     corrupt(world)
@@ -88,7 +88,7 @@ def run_network(network: Network) -> Verdict:
         at = f"{world.engine.now / SECOND:.3f} s"
         broken = Broken("no broker fails by itself", f"{type(failure).__name__} in {where} at {at}: {failure}")
     deliveries = sum(row.delivered + row.replayed for row in world.judge.rows.values())
-    return Verdict(world.seed, deliveries, world.judge.digest_of(), broken)
+    return SeedVerdict(world.seed, deliveries, world.judge.digest_of(), broken)
 
 
 class _Storm(Exception):

@@ -24,8 +24,8 @@ from overlane.core.events import (
 )
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import OverlaneError
-from overlane.pubsub.consumer import Peer
-from overlane.pubsub.questions import Authenticate, AuthenticateKey, CallFunction, PassOn, Placed, Verdict
+from overlane.pubsub.contract.consumer import Peer
+from overlane.pubsub.contract.questions import Authenticate, AuthenticateKey, CallFunction, LoginVerdict, PassOn, Placed
 from overlane.pubsub.sessions.domain import ALONE, Domain
 from overlane.pubsub.state import Settings
 from overlane.sim.clock import SkewedClock
@@ -38,7 +38,7 @@ from overlane.turn.assembly import assemble
 from overlane.turn.client_link import ClientLink
 from overlane.turn.lingering import Lingering
 from overlane.turn.reconfigure import Reconfigure, reconfigured
-from overlane.turn.turn import Heard, Outcome, Turn
+from overlane.turn.turn import Outcome, ReceiveResult, Turn
 
 TIMERS_IN_A_ROW_MAX = 1_000
 
@@ -98,6 +98,8 @@ class _Life:
         """Of clients whose connections end at another broker, and break when this one is gone."""
         self.links: list[ClientLink] = []
         self.timer_at: Nanos = NEVER
+        self.timer_reads: Nanos = NEVER
+        """What the broker asked for: its clock reads that at `timer_at`, or a little more."""
 
 
 class WholeBroker:
@@ -261,7 +263,7 @@ class WholeBroker:
     def _answer(self, question: Authenticate | AuthenticateKey) -> None:
         link = question.connection.driver
         assert isinstance(link, ClientLink)
-        self.life.loop.call_soon(lambda: link.authenticated(Verdict.IS_ANONYMOUS))
+        self.life.loop.call_soon(lambda: link.authenticated(LoginVerdict.IS_ANONYMOUS))
 
     # Neighbours (link.Station)
 
@@ -287,13 +289,13 @@ class WholeBroker:
                 return
             turn, now = self._life.turn, self.now()
             heard = turn.receive(peer, data, now, lane)
-            if heard is Heard.NEEDS_TURN:
+            if heard is ReceiveResult.NEEDS_TURN:
                 self._end_turn_soon()
                 continue
             if isinstance(heard, Outcome):
                 self._carry_out(heard)
             self._pump()
-            if turn.links_have_passed(now) is Heard.NEEDS_TURN:
+            if turn.links_have_passed(now) is ReceiveResult.NEEDS_TURN:
                 self._end_turn_soon()
             self._arm()
 
@@ -315,8 +317,9 @@ class WholeBroker:
     def _end_turn_soon(self) -> None:
         life = self.life
         if not life.turn.is_open:
-            life.turn.open(self.now())
-            self.engine.at(self.engine.now + self.pace.turn_ns, self._end_turn, life)
+            now = self.engine.now
+            life.turn.open(self._clock.read(now))
+            self.engine.at(now + self.pace.turn_ns, self._end_turn, life)
 
     def _end_turn(self, life: _Life) -> None:
         if life is self._life:
@@ -365,16 +368,19 @@ class WholeBroker:
 
     def _arm(self) -> None:
         life = self.life
-        due = self._clock.true_time(life.turn.next_deadline())
+        reading = life.turn.next_deadline()
+        if reading >= life.timer_reads:
+            return
+        due = self._clock.true_time(reading)
         if due < life.timer_at:
-            life.timer_at = due
+            life.timer_at, life.timer_reads = due, reading
             self.engine.at(due, self._wake, (life, due))
 
     def _wake(self, entry: tuple[_Life, Nanos]) -> None:
         life, due = entry
         if life is not self._life or due != life.timer_at:
             return
-        life.timer_at = NEVER
+        life.timer_at = life.timer_reads = NEVER
         self._check_progress()
         if life.turn.next_deadline() <= self.now():
             life.turn.tick(self.now())

@@ -24,10 +24,10 @@ from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.mqtt.codec import codec5, codec311
 from overlane.mqtt.codec.framing import Framer
 from overlane.sim.engine import Engine
-from overlane.sim.luck import between
+from overlane.sim.random_streams import between
 from overlane.sim.whole.contact import Contact
 from overlane.sim.whole.habits import Habits
-from overlane.sim.whole.message import Message, Observer
+from overlane.sim.whole.message import SimulatedMessage, SimulationObserver
 from overlane.sim.whole.wire import Wire
 
 PACKET_BYTES_MAX = 1 << 20
@@ -39,14 +39,14 @@ ERRORS = 0x80
 IDS = 65_535
 
 
-class Client:
+class SimulatedClient:
     def __init__(
         self,
         name: str,
         engine: Engine,
         luck: Random,
-        dial: "Callable[[Client, Contact], Wire | None]",
-        observer: Observer,
+        dial: "Callable[[SimulatedClient, Contact], Wire | None]",
+        observer: SimulationObserver,
         habits: Habits,
         window: int,
     ) -> None:
@@ -78,8 +78,8 @@ class Client:
         self._window = 1
         self._last_id = 0
         self._numbers: dict[str, int] = {}
-        self._unsent: deque[Message] = deque()
-        self._under_way: dict[int, Message] = {}
+        self._unsent: deque[SimulatedMessage] = deque()
+        self._under_way: dict[int, SimulatedMessage] = {}
         """Sent and not acknowledged, in the order in which it was first sent."""
         self._unrepeated: deque[int] = deque()
         """Those of them that were not sent again on this connection: a broker may take fewer at a time than before."""
@@ -112,7 +112,7 @@ class Client:
 
     def publish(self, topic: str, qos: int, *, is_retained: bool = False, clears: bool = False) -> None:
         number = self._numbers[topic] = self._numbers.get(topic, 0) + 1
-        self._unsent.append(Message(self.name, topic, number, qos, is_retained, clears))
+        self._unsent.append(SimulatedMessage(self.name, topic, number, qos, is_retained, clears))
         self._send_more()
 
     def subscribe(self, topic_filter: str, qos: int, *, replays: bool = False) -> None:
@@ -325,7 +325,7 @@ class Client:
                 self._under_way[packet_id] = message
             self._send_message(packet_id, message, again=False)
 
-    def _send_message(self, packet_id: int, message: Message, again: bool) -> None:
+    def _send_message(self, packet_id: int, message: SimulatedMessage, again: bool) -> None:
         qos = mqtt5.QoS(message.qos)
         self._send(
             mqtt5.PublishPacket(
@@ -365,7 +365,7 @@ class Client:
             self._answer_later(mqtt5.PubAckPacket(packet_id))
 
     def _tell(self, packet: mqtt5.PublishPacket, qos: int) -> None:
-        message = Message.read(packet.topic, bytes(packet.payload))
+        message = SimulatedMessage.read(packet.topic, bytes(packet.payload))
         if message is None:
             return
         if packet.retain:

@@ -16,7 +16,7 @@ from enum import Enum, auto
 
 from overlane.coordination.assignment.placement import fewest_topics, least_loaded
 from overlane.coordination.contract import Create, Event, Replace, Transaction
-from overlane.coordination.leader import Leader, Policy
+from overlane.coordination.leader import AssignmentPolicy, Leader
 from overlane.coordination.participant import (
     AssignmentChanged,
     ConfigChanged,
@@ -36,7 +36,7 @@ from overlane.coordination.records import (
     decode,
     pack,
 )
-from overlane.coordination.view import Kept, View
+from overlane.coordination.view import Kept, OverlayView
 from overlane.core.bundles import BUNDLES
 from overlane.core.config import EDGE, ROUTING
 from overlane.core.events import ScopeDigest
@@ -46,10 +46,10 @@ from overlane.network import Broker, Network, Simulation
 from overlane.network.classes import policies, qos_table
 from overlane.network.reading import parse_network
 from overlane.pubsub.state import Settings
-from overlane.sim.luck import between, chance, one_of, stream
+from overlane.sim.random_streams import between, chance, one_of, stream
 from overlane.sim.soak.invariants import Broken
-from overlane.sim.soak.running import Verdict, run_each
-from overlane.sim.whole.drawing import CHAOS_NS, Drawn, Fault, draw, draw_faults, draw_links, draw_pace
+from overlane.sim.soak.running import SeedVerdict, run_each
+from overlane.sim.whole.drawing import CHAOS_NS, Drawn, DrawnFault, draw, draw_faults, draw_links, draw_pace
 from overlane.sim.whole.ensemble import Connection, Ensemble
 from overlane.sim.whole.running import WholeWorld, run_world
 from overlane.sim.whole.tiers import owed_or_held
@@ -127,7 +127,7 @@ class Member:
         role = world.drawn.roles[name]
         record = BrokerRecord(world.domains[name], role, world.instances[name], ("127.0.0.1:7000",))  # type: ignore[arg-type]
         leader = Leader(world.policy) if role == ROUTING else None
-        self.view = View(name, record, kept)
+        self.view = OverlayView(name, record, kept)
         self._settings = world.settings_of(kept.config)
         self.participant = Participant(name, record, leader)
         self._reachability = Reachability()
@@ -251,7 +251,7 @@ class CoordinatedWorld(WholeWorld):
         luck = stream(drawn.seed, "ensemble")
         self.ensemble = Ensemble(self.engine, luck)
         self.ensemble.on_write = self._look_at_write
-        self.policy = Policy(one_of(luck, (least_loaded, fewest_topics)))
+        self.policy = AssignmentPolicy(one_of(luck, (least_loaded, fewest_topics)))
         self.settings = Settings(self.limits, qos=qos_table(drawn.network), policies=policies(drawn.network))
         """Of brokers while no configuration has been pushed."""
         self.beat_ns: Nanos = 100 * MS
@@ -287,7 +287,7 @@ class CoordinatedWorld(WholeWorld):
 
     # Faults of brokers
 
-    def _crash(self, fault: Fault, until_ns: Nanos) -> None:
+    def _crash(self, fault: DrawnFault, until_ns: Nanos) -> None:
         name = fault.whom[0]
         was_alive = self.brokers[name].is_alive
         super()._crash(fault, until_ns)
@@ -362,10 +362,10 @@ class CoordinatedWorld(WholeWorld):
         return None
 
 
-def run_seed(seed: int) -> Verdict:
+def run_seed(seed: int) -> SeedVerdict:
     return run_world(CoordinatedWorld(draw_coordinated(seed)), seed, "coordinated")
 
 
-def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[Verdict]:
+def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[SeedVerdict]:
     """The verdicts in the order of the seeds."""
     return run_each(run_seed, seeds, jobs)

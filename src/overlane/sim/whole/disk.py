@@ -18,7 +18,7 @@ from random import Random
 
 from overlane.core.units import MS, Nanos
 from overlane.sim.engine import Engine
-from overlane.sim.luck import between
+from overlane.sim.random_streams import between
 from overlane.turn.turn import Records
 
 RETRY_NS: Nanos = 100 * MS

@@ -15,10 +15,10 @@ from itertools import combinations
 from overlane.core.units import MS
 from overlane.network import Broker, Network, Simulation
 from overlane.pubsub.sessions.domain import Domain, DomainPeer
-from overlane.sim.luck import between, one_of, stream
-from overlane.sim.soak.running import Verdict, run_each
+from overlane.sim.random_streams import between, one_of, stream
+from overlane.sim.soak.running import SeedVerdict, run_each
 from overlane.sim.whole.broker import WholeBroker
-from overlane.sim.whole.client import Client
+from overlane.sim.whole.client import SimulatedClient
 from overlane.sim.whole.drawing import CHAOS_NS, Drawn, Person, draw, draw_faults, draw_links, draw_pace
 from overlane.sim.whole.running import WholeWorld, run_world
 
@@ -58,17 +58,17 @@ class DomainWorld(WholeWorld):
         self.passed_on += 1
         return self.brokers[name]
 
-    def _broker_for(self, person: Person, client: Client) -> WholeBroker:
+    def _broker_for(self, person: Person, client: SimulatedClient) -> WholeBroker:
         living = [broker for _, broker in sorted(self.brokers.items()) if broker.is_alive]
         if person.habits.is_passing or not client.has_session or not living:
             return self.brokers[person.broker]
         return one_of(self._dialling, living)
 
 
-def run_seed(seed: int) -> Verdict:
+def run_seed(seed: int) -> SeedVerdict:
     return run_world(DomainWorld(draw_domain(seed)), seed, "domain")
 
 
-def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[Verdict]:
+def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[SeedVerdict]:
     """The verdicts in the order of the seeds."""
     return run_each(run_seed, seeds, jobs)

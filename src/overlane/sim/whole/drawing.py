@@ -20,7 +20,7 @@ from random import Random
 
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network import Broker, Link, Network, Simulation
-from overlane.sim.luck import between, chance, one_of, some_of, stream
+from overlane.sim.random_streams import between, chance, one_of, some_of, stream
 from overlane.sim.whole.broker import Pace
 from overlane.sim.whole.habits import Habits
 
@@ -34,7 +34,7 @@ RETAINED = "r/#"
 SHARED = "$share/g/s/#"
 
 
-class Kind(Enum):
+class FaultKind(Enum):
     KILL = auto()
     POWER = auto()
     DISK_RESERVE = auto()
@@ -50,21 +50,21 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class DrawnFault:
     """`whom`: a broker, a client, or the two ends of a link. It is over after `lasts_ns`.
 
     `waits_for_write`: a crash comes while something is written and not synced.
     """
 
     at_ns: Nanos
-    kind: Kind
+    kind: FaultKind
     whom: tuple[str, ...]
     lasts_ns: Nanos
     waits_for_write: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class DrawnSubscription:
     """`replays`: the client wants what is retained. It subscribes at `at_ns`."""
 
     topic_filter: str
@@ -88,7 +88,7 @@ class Person:
     name: str
     broker: str
     latency_ns: Nanos
-    subscriptions: tuple[Subscription, ...]
+    subscriptions: tuple[DrawnSubscription, ...]
     publications: tuple[Publication, ...]
     habits: Habits = field(default_factory=Habits)
     visit_ns: Nanos = 0
@@ -102,7 +102,7 @@ class Drawn:
     network: Network
     paces: dict[str, Pace]
     clients: tuple[Person, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[DrawnFault, ...]
     is_tight: bool
     roles: dict[str, str] = field(default_factory=dict)
     """Of brokers that are not plain."""
@@ -132,11 +132,11 @@ def draw(seed: int) -> Drawn:
 
 def _faults(
     seed: int, luck: Random, names: list[str], links: tuple[Link, ...], clients: tuple[Person, ...]
-) -> Iterator[Fault]:
+) -> Iterator[DrawnFault]:
     is_long = chance(stream(seed, "trouble"), 0.1)
     for fault in draw_faults(luck, names, links, clients):
-        if is_long and fault.kind in (Kind.DISK_RESERVE, Kind.DISK_FULL, Kind.DISK_BROKEN):
-            yield replace(fault, at_ns=fault.at_ns // 2, kind=Kind.DISK_BROKEN, lasts_ns=LONG_TROUBLE_NS)
+        if is_long and fault.kind in (FaultKind.DISK_RESERVE, FaultKind.DISK_FULL, FaultKind.DISK_BROKEN):
+            yield replace(fault, at_ns=fault.at_ns // 2, kind=FaultKind.DISK_BROKEN, lasts_ns=LONG_TROUBLE_NS)
         else:
             yield fault
 
@@ -179,7 +179,7 @@ def _clients(luck: Random, habit: Random, names: list[str]) -> Iterator[Person]:
                 name,
                 broker,
                 between(luck, 1, 20) * MS // 2,
-                (*(Subscription(one, one_of(luck, (0, 1, 2, 2))) for one in filters), *_more_subscriptions(habit)),
+                (*(DrawnSubscription(one, one_of(luck, (0, 1, 2, 2))) for one in filters), *_more_subscriptions(habit)),
                 (
                     *(Publication(one, one_of(luck, (0, 1, 2, 2)), between(luck, 4, 16)) for one in topics),
                     *_more_publications(habit, name),
@@ -198,13 +198,13 @@ def _habits(luck: Random) -> Habits:
     )
 
 
-def _more_subscriptions(luck: Random) -> Iterator[Subscription]:
+def _more_subscriptions(luck: Random) -> Iterator[DrawnSubscription]:
     if chance(luck, 0.4):
-        yield Subscription(WILLS, one_of(luck, (1, 2, 2)))
+        yield DrawnSubscription(WILLS, one_of(luck, (1, 2, 2)))
     if chance(luck, 0.4):
-        yield Subscription(SHARED, one_of(luck, (1, 2, 2)))
+        yield DrawnSubscription(SHARED, one_of(luck, (1, 2, 2)))
     if chance(luck, 0.3):
-        yield Subscription(RETAINED, one_of(luck, (0, 1, 2, 2)), replays=True, at_ns=between(luck, 0, 3_900) * MS)
+        yield DrawnSubscription(RETAINED, one_of(luck, (0, 1, 2, 2)), replays=True, at_ns=between(luck, 0, 3_900) * MS)
 
 
 def _more_publications(luck: Random, name: str) -> Iterator[Publication]:
@@ -218,9 +218,9 @@ def _visitors(luck: Random, names: list[str]) -> Iterator[Person]:
     """They read what is retained, or are members of the shared subscription with QoS 1: what a member is sent with
     QoS 2 when its session ends goes to nobody else."""
     for number in range(between(luck, 0, 4)):
-        wanted = Subscription(RETAINED, one_of(luck, (0, 1, 2)), replays=True)
+        wanted = DrawnSubscription(RETAINED, one_of(luck, (0, 1, 2)), replays=True)
         if chance(luck, 0.3):
-            wanted = Subscription(SHARED, 1)
+            wanted = DrawnSubscription(SHARED, 1)
         yield Person(
             f"v{number}",
             one_of(luck, names),
@@ -236,20 +236,20 @@ def _visitors(luck: Random, names: list[str]) -> Iterator[Person]:
 
 def draw_faults(
     luck: Random, names: list[str], links: tuple[Link, ...], clients: tuple[Person, ...]
-) -> Iterator[Fault]:
+) -> Iterator[DrawnFault]:
     for _ in range(between(luck, 3, 12)):
-        kind = one_of(luck, list(Kind))
+        kind = one_of(luck, list(FaultKind))
         at_ns = between(luck, 100, CHAOS_NS // MS - 500) * MS
         lasts_ns = between(luck, 50, 1_500) * MS
         match kind:
-            case Kind.VANISH | Kind.SILENCE:
+            case FaultKind.VANISH | FaultKind.SILENCE:
                 # Long enough for a delayed will, or a keep-alive, to run out.
                 at_ns, lasts_ns = at_ns // 2, lasts_ns + SECOND
-                yield Fault(at_ns, kind, (one_of(luck, clients).name,), lasts_ns)
-            case Kind.CONNECTION | Kind.AWAY:
-                yield Fault(at_ns, kind, (one_of(luck, clients).name,), lasts_ns)
-            case Kind.CUT | Kind.SLOW | Kind.LOSSY:
+                yield DrawnFault(at_ns, kind, (one_of(luck, clients).name,), lasts_ns)
+            case FaultKind.CONNECTION | FaultKind.AWAY:
+                yield DrawnFault(at_ns, kind, (one_of(luck, clients).name,), lasts_ns)
+            case FaultKind.CUT | FaultKind.SLOW | FaultKind.LOSSY:
                 if links:
-                    yield Fault(at_ns, kind, one_of(luck, links).ends, lasts_ns)
+                    yield DrawnFault(at_ns, kind, one_of(luck, links).ends, lasts_ns)
             case _:
-                yield Fault(at_ns, kind, (one_of(luck, names),), lasts_ns, chance(luck, 0.7))
+                yield DrawnFault(at_ns, kind, (one_of(luck, names),), lasts_ns, chance(luck, 0.7))

@@ -21,6 +21,7 @@ from overlane.coordination.contract import (
     Answer,
     Answered,
     Connected,
+    Done,
     Event,
     Request,
     Suspended,
@@ -28,10 +29,10 @@ from overlane.coordination.contract import (
     Transaction,
     Unknown,
 )
-from overlane.coordination.znodes import Client, Tree, Watch
+from overlane.coordination.znodes import Tree, Watch, ZooKeeperClient
 from overlane.core.units import MS, SECOND, US, Nanos
 from overlane.sim.engine import Engine
-from overlane.sim.luck import between, one_of
+from overlane.sim.random_streams import between, one_of
 
 SERVERS = 3
 SESSION_MAX: Nanos = 1 * SECOND
@@ -47,14 +48,14 @@ Entry: TypeAlias = tuple[int, Transaction | None]
 """A session, and its transaction; None: it begins, or ends if it was there."""
 
 
-class Server:
+class EnsembleServer:
     """One replica."""
 
     def __init__(self, engine: Engine, luck: Random) -> None:
         self._engine = engine
         self._luck = luck
         self._tree = Tree()
-        self._sessions: dict[int, Client] = {}
+        self._sessions: dict[int, ZooKeeperClient] = {}
         self._log: list[Entry] = []
         self.applied = 0
         self.is_up = True
@@ -109,8 +110,8 @@ class Ensemble:
         self.luck = luck
         self.tree = Tree()
         """What has been agreed upon."""
-        self.servers = [Server(engine, luck) for _ in range(SERVERS)]
-        self._sessions: dict[int, Client] = {}
+        self.servers = [EnsembleServer(engine, luck) for _ in range(SERVERS)]
+        self._sessions: dict[int, ZooKeeperClient] = {}
         self._connections: list[Connection] = []
         self.length = 0
         self.on_write: Callable[[Transaction], None] = lambda _: None
@@ -143,7 +144,8 @@ class Ensemble:
     def carry_out(self, session: int, transaction: Transaction) -> Answer:
         answer = self.tree.handle(self._sessions[session], transaction)[0]
         self._agree((session, transaction))
-        self.on_write(transaction)
+        if isinstance(answer, Done):
+            self.on_write(transaction)
         return answer
 
     def _agree(self, entry: Entry) -> None:
@@ -179,7 +181,7 @@ class Connection:
         self._engine = ensemble.engine
         self._deliver = deliver
         self.session = 0
-        self.server: Server | None = None
+        self.server: EnsembleServer | None = None
         """None: it is not connected."""
         self._is_over = False
         self._attempt = 0
@@ -234,7 +236,7 @@ class Connection:
         server = one_of(ensemble.luck, [one for one in ensemble.servers if one.is_up])
         server.when_applied(self._seen, lambda: self._connected(server, is_new, attempt))
 
-    def _connected(self, server: Server, is_new: bool, attempt: int) -> None:
+    def _connected(self, server: EnsembleServer, is_new: bool, attempt: int) -> None:
         if attempt != self._attempt or self._is_over:
             return
         if not server.is_up or not self._ensemble.has_session(self.session):
@@ -298,7 +300,7 @@ class Connection:
                 answer = ensemble.carry_out(self.session, request)
                 server.when_applied(ensemble.length, lambda: self._reply(attempt, number, answer))
             case Sync():
-                answer = ensemble.tree.handle(Client(0), request)[0]
+                answer = ensemble.tree.handle(ZooKeeperClient(0), request)[0]
                 server.when_applied(ensemble.length, lambda: self._reply(attempt, number, answer))
             case _:
                 self._reply(attempt, number, server.read(self.session, request))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import mqtt5
 
 from overlane.core.units import NEVER, SECOND, Nanos
-from overlane.sim.whole.message import Message
+from overlane.sim.whole.message import SimulatedMessage
 
 EXPIRY_S = 86_400
 
@@ -27,10 +27,10 @@ class Habits:
     def keep_alive_ns(self) -> Nanos:
         return self.keep_alive_s * SECOND or NEVER
 
-    def will_of(self, client: str, connection: int) -> Message | None:
-        return None if self.will_qos is None else Message(client, f"w/{client}", connection, self.will_qos)
+    def will_of(self, client: str, connection: int) -> SimulatedMessage | None:
+        return None if self.will_qos is None else SimulatedMessage(client, f"w/{client}", connection, self.will_qos)
 
-    def connect_packet(self, client: str, will: Message | None, receive_max: int) -> mqtt5.ConnectPacket:
+    def connect_packet(self, client: str, will: SimulatedMessage | None, receive_max: int) -> mqtt5.ConnectPacket:
         last_words = None
         if will is not None:
             last_words = mqtt5.Will(

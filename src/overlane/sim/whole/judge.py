@@ -15,6 +15,7 @@ when everything has come to rest: it takes time to travel.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from hashlib import blake2b
 
 from overlane.core.topics import matches
@@ -22,7 +23,7 @@ from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.pubsub.subscriptions.table import SHARED
 from overlane.sim.soak.invariants import Broken
 from overlane.sim.whole.contact import Contact
-from overlane.sim.whole.message import Message
+from overlane.sim.whole.message import SimulatedMessage
 from overlane.sim.whole.rules.groups import GroupRule
 from overlane.sim.whole.rules.history import History
 from overlane.sim.whole.rules.keep_alive import TIMED_OUT, KeepAliveRule
@@ -33,8 +34,11 @@ TAKEN_OVER = 0x8E
 PARTING = frozenset({TAKEN_OVER, TIMED_OUT})
 """Why a broker may end a connection: whether it was right to is judged by the rule of it."""
 
+_matches = lru_cache(maxsize=1 << 14)(matches)
+"""Every message is compared with every filter, and there are few topics."""
 
-class Judge:
+
+class WholeJudge:
     """A `message.Observer`."""
 
     def __init__(
@@ -70,13 +74,13 @@ class Judge:
         """Filters and QoS of each client, from the moment at which it was told that it has subscribed."""
         self._late: set[tuple[str, str]] = set()
         """Clients and filters of which other brokers need not know yet."""
-        self._sent: dict[Message, Nanos] = {}
-        self._expected: dict[tuple[str, Message], bool] = {}
+        self._sent: dict[SimulatedMessage, Nanos] = {}
+        self._expected: dict[tuple[str, SimulatedMessage], bool] = {}
         """Who was subscribed when a message was first sent, and whether it has it."""
-        self._resent: set[Message] = set()
-        self._acknowledged: set[Message] = set()
-        self._wills: set[Message] = set()
-        self._got: dict[str, set[Message]] = {}
+        self._resent: set[SimulatedMessage] = set()
+        self._acknowledged: set[SimulatedMessage] = set()
+        self._wills: set[SimulatedMessage] = set()
+        self._got: dict[str, set[SimulatedMessage]] = {}
         self._latest: dict[tuple[str, str, str], int] = {}
         self._digest = blake2b(digest_size=8)
 
@@ -95,20 +99,20 @@ class Judge:
 
     # What clients tell
 
-    def contacted(self, contact: Contact, will: Message | None) -> None:
+    def contacted(self, contact: Contact, will: SimulatedMessage | None) -> None:
         self.wills.contacted(contact)
         if will is not None:
             self._wills.add(will)
             self._expect(will)
 
-    def sent(self, message: Message) -> None:
+    def sent(self, message: SimulatedMessage) -> None:
         if message.is_retained:
             self.retained.sent(message)
         if message.qos:
             self.groups.sent(message)
         self._expect(message)
 
-    def _expect(self, message: Message) -> None:
+    def _expect(self, message: SimulatedMessage) -> None:
         self._sent[message] = self._now()
         if not message.qos or message.clears:
             return
@@ -116,21 +120,21 @@ class Judge:
         for client, filters in self._readers.items():
             is_near = self._broker_of[client] == here
             if any(
-                qos and matches(one, message.topic) and (is_near or (client, one) not in self._late)
+                qos and _matches(one, message.topic) and (is_near or (client, one) not in self._late)
                 for one, qos in filters.items()
             ):
                 self._expected[client, message] = False
 
-    def resent(self, message: Message) -> None:
+    def resent(self, message: SimulatedMessage) -> None:
         self._resent.add(message)
         self.groups.resent(message)
 
-    def acknowledged(self, message: Message) -> None:
+    def acknowledged(self, message: SimulatedMessage) -> None:
         self._acknowledged.add(message)
         if message.is_retained:
             self.retained.acknowledged(message)
 
-    def refused(self, _message: Message) -> None:
+    def refused(self, _message: SimulatedMessage) -> None:
         self.refusals += 1
 
     def asked(self, client: str, topic_filter: str, _qos: int) -> None:
@@ -146,11 +150,11 @@ class Judge:
                 self._late.add((client, topic_filter))
             filters[topic_filter] = qos
 
-    def got_retained(self, client: str, message: Message, qos: int) -> None:
+    def got_retained(self, client: str, message: SimulatedMessage, qos: int) -> None:
         self._note(client, message, qos)
         self.retained.got(client, message, qos)
 
-    def got(self, client: str, message: Message, qos: int) -> None:
+    def got(self, client: str, message: SimulatedMessage, qos: int) -> None:
         self._note(client, message, qos)
         if message in self._wills:
             self.wills.got(message)
@@ -167,13 +171,13 @@ class Judge:
         elif qos and not by_group:
             self._check_order(client, message)
 
-    def _note(self, client: str, message: Message, qos: int) -> None:
+    def _note(self, client: str, message: SimulatedMessage, qos: int) -> None:
         self.deliveries += 1
         self._digest.update(f"{self._now()} {client} {message} {qos}\n".encode())
         if message not in self._sent:
             self._break("nobody gets what nobody published", f"{client} got {message}")
 
-    def _check_order(self, client: str, message: Message) -> None:
+    def _check_order(self, client: str, message: SimulatedMessage) -> None:
         stream = client, message.publisher, message.topic
         latest = self._latest.get(stream, 0)
         is_second_pass = message in self._resent and (client, message) not in self._expected
@@ -201,11 +205,11 @@ class Judge:
 
     # Verdicts
 
-    def _is_excused(self, client: str, message: Message) -> bool:
+    def _is_excused(self, client: str, message: SimulatedMessage) -> bool:
         """Whether the client's queue may have run over: it was away at some time after the message was sent."""
         return self._excuses_absence and self._back_since[client] >= self._sent[message]
 
-    def _is_promised(self, message: Message) -> bool:
+    def _is_promised(self, message: SimulatedMessage) -> bool:
         return message in self._acknowledged or (message in self._wills and self.wills.is_due(message))
 
     def lost(self) -> Broken | None:

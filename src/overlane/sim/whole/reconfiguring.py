@@ -15,7 +15,7 @@ from overlane.network.schema import Topic
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.state import Settings
 from overlane.sim.link import Link
-from overlane.sim.luck import between, one_of, some_of, stream
+from overlane.sim.random_streams import between, one_of, some_of, stream
 from overlane.sim.whole.drawing import CHAOS_NS, Drawn
 from overlane.sim.whole.running import WholeWorld
 from overlane.turn.reconfigure import Reconfigure
@@ -30,7 +30,7 @@ CLASSES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DrawnChange:
     """From then on the brokers are to be like this."""
 
     at_ns: Nanos
@@ -38,7 +38,7 @@ class Change:
     limits: Limits
 
 
-def draw_changes(drawn: Drawn, limits: Limits) -> list[Change]:
+def draw_changes(drawn: Drawn, limits: Limits) -> list[DrawnChange]:
     """Some other links each time, and those of the beginning at last: so healing finds all brokers connected."""
     luck = stream(drawn.seed, "reconfigure")
     network = drawn.network
@@ -60,11 +60,11 @@ def draw_changes(drawn: Drawn, limits: Limits) -> list[Change]:
         in_flight = one_of(luck, (5, 10, 20))
         queue = limits.queue_messages * one_of(luck, (1, 2))
         fresh = Limits(queue_messages=queue, tries=limits.tries, in_flight=in_flight)
-        changes.append(Change(CHAOS_NS * number // (CHANGES + 1), changed, fresh))
+        changes.append(DrawnChange(CHAOS_NS * number // (CHANGES + 1), changed, fresh))
     return changes
 
 
-def schedule(world: WholeWorld, changes: list[Change]) -> None:
+def schedule(world: WholeWorld, changes: list[DrawnChange]) -> None:
     luck = stream(world.drawn.seed, "heard")
     for change in changes:
         for name in world.brokers:
@@ -72,7 +72,7 @@ def schedule(world: WholeWorld, changes: list[Change]) -> None:
             world.engine.at(at_ns, lambda entry: reconfigure(world, *entry), (name, change))
 
 
-def reconfigure(world: WholeWorld, name: str, change: Change) -> None:
+def reconfigure(world: WholeWorld, name: str, change: DrawnChange) -> None:
     """One broker takes a change up."""
     for spec in change.network.links:
         if spec.ends not in world.links:

@@ -16,15 +16,15 @@ from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network.classes import broker_config, policies, qos_table
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.state import Settings
-from overlane.sim import luck
+from overlane.sim import random_streams
 from overlane.sim.clock import SkewedClock
 from overlane.sim.engine import Engine
 from overlane.sim.link import Link
-from overlane.sim.luck import stream
+from overlane.sim.random_streams import stream
 from overlane.sim.soak.invariants import Broken
-from overlane.sim.soak.running import Verdict, run_each
+from overlane.sim.soak.running import SeedVerdict, run_each
 from overlane.sim.whole.broker import WholeBroker
-from overlane.sim.whole.client import Client
+from overlane.sim.whole.client import SimulatedClient
 from overlane.sim.whole.contact import Contact
 from overlane.sim.whole.convergence import not_converged
 from overlane.sim.whole.disk import RETRY_NS, Trouble
@@ -32,15 +32,15 @@ from overlane.sim.whole.drawing import (
     CHAOS_NS,
     RETAINED,
     Drawn,
-    Fault,
-    Kind,
+    DrawnFault,
+    DrawnSubscription,
+    FaultKind,
     Person,
     Publication,
-    Subscription,
     draw,
 )
 from overlane.sim.whole.habits import Habits
-from overlane.sim.whole.judge import Judge
+from overlane.sim.whole.judge import WholeJudge
 from overlane.sim.whole.wire import Wire
 from overlane.turn.client_link import HELD_BYTES_MAX
 
@@ -60,9 +60,9 @@ QUEUE_OVERRUN = 3
 HELD_SLACK_BYTES = 1 << 20
 
 _TROUBLES = {
-    Kind.DISK_RESERVE: Trouble.RESERVE,
-    Kind.DISK_FULL: Trouble.FULL,
-    Kind.DISK_BROKEN: Trouble.BROKEN,
+    FaultKind.DISK_RESERVE: Trouble.RESERVE,
+    FaultKind.DISK_FULL: Trouble.FULL,
+    FaultKind.DISK_BROKEN: Trouble.BROKEN,
 }
 
 
@@ -71,7 +71,7 @@ class WholeWorld:
         self.drawn = drawn
         self.engine = Engine(-SETTLE_NS)
         people = {person.name: person for person in (*drawn.clients, *_late_readers(drawn))}
-        self.judge = Judge(
+        self.judge = WholeJudge(
             lambda: self.engine.now,
             {name: person.broker for name, person in people.items()},
             frozenset(name for name, person in people.items() if person.habits.is_passing),
@@ -100,7 +100,7 @@ class WholeWorld:
             one, other = (self.brokers[end] for end in spec.ends)
             link = self.links[spec.ends] = Link(self.engine, spec, one, other, seed)
             one.links[other.name] = other.links[one.name] = link
-        self.clients: dict[str, Client] = {}
+        self.clients: dict[str, SimulatedClient] = {}
         self._wires: dict[str, Wire] = {}
         self._down: dict[str, int] = {}
         for person in drawn.clients:
@@ -108,10 +108,10 @@ class WholeWorld:
         for fault in drawn.faults:
             self.engine.at(fault.at_ns, self._do, fault)
 
-    def _add_client(self, person: Person) -> Client:
+    def _add_client(self, person: Person) -> SimulatedClient:
         chance = stream(self.drawn.seed, "client", person.name)
 
-        def dial(client: Client, contact: Contact) -> Wire | None:
+        def dial(client: SimulatedClient, contact: Contact) -> Wire | None:
             broker = self._broker_for(person, client)
             if not broker.is_alive:
                 return None
@@ -120,7 +120,9 @@ class WholeWorld:
             broker.accept(wire)
             return wire
 
-        client = Client(person.name, self.engine, chance, dial, self.judge, person.habits, self.limits.in_flight)
+        client = SimulatedClient(
+            person.name, self.engine, chance, dial, self.judge, person.habits, self.limits.in_flight
+        )
         self.clients[person.name] = client
         for wanted in person.subscriptions:
             self.engine.at(
@@ -134,18 +136,18 @@ class WholeWorld:
             self.engine.at(min(person.visit_ns + person.stays_ns, CHAOS_NS), lambda _: part())
         return client
 
-    def _broker_for(self, person: Person, client: Client) -> WholeBroker:  # noqa: ARG002
+    def _broker_for(self, person: Person, client: SimulatedClient) -> WholeBroker:  # noqa: ARG002
         """Where the client connects the next time."""
         return self.brokers[person.broker]
 
-    def _publish_over_time(self, client: Client, publication: Publication, chance: Random) -> None:
+    def _publish_over_time(self, client: SimulatedClient, publication: Publication, chance: Random) -> None:
         def publish(clears: bool) -> None:
             client.publish(publication.topic, publication.qos, is_retained=publication.is_retained, clears=clears)
 
-        at_once_ns = luck.between(chance, 0, CHAOS_NS)
+        at_once_ns = random_streams.between(chance, 0, CHAOS_NS)
         for _ in range(publication.count):
-            at_ns = at_once_ns if self.drawn.is_tight else luck.between(chance, 0, CHAOS_NS)
-            self.engine.at(at_ns, publish, publication.is_retained and luck.chance(chance, CLEARED_SHARE))
+            at_ns = at_once_ns if self.drawn.is_tight else random_streams.between(chance, 0, CHAOS_NS)
+            self.engine.at(at_ns, publish, publication.is_retained and random_streams.chance(chance, CLEARED_SHARE))
 
     def start(self) -> None:
         for broker in self.brokers.values():
@@ -161,12 +163,14 @@ class WholeWorld:
         """Whether a broker's memory is within its bounds, after each of its turns."""
         if self.overfull is not None:
             return
-        core, state = broker.turn.core, broker.turn.server.state
+        turn = broker.turn
+        core, state = turn.core, turn.server.state
         for peer in core.ready():
             if core.queue_bytes(peer) > core.queue_bytes_max(peer):
                 self.overfull = f"the queue from {broker.name} to {peer} holds {core.queue_bytes(peer)} bytes"
+        messages_max = QUEUE_OVERRUN * self.limits.queue_messages
         for session in state.sessions.values():
-            if len(session.window) > QUEUE_OVERRUN * self.limits.queue_messages:
+            if len(session.window) > messages_max:
                 self.overfull = f"{len(session.window)} messages wait for {session.client_id}"
         for connection in state.connections:
             if connection.backlog_bytes > HELD_BYTES_MAX + HELD_SLACK_BYTES:
@@ -174,31 +178,31 @@ class WholeWorld:
 
     # Faults
 
-    def _do(self, fault: Fault) -> None:
+    def _do(self, fault: DrawnFault) -> None:
         until_ns = min(self.engine.now + fault.lasts_ns, CHAOS_NS)
         name = fault.whom[0]
         match fault.kind:
-            case Kind.KILL | Kind.POWER:
+            case FaultKind.KILL | FaultKind.POWER:
                 self._crash(fault, until_ns)
-            case Kind.DISK_RESERVE | Kind.DISK_FULL | Kind.DISK_BROKEN:
+            case FaultKind.DISK_RESERVE | FaultKind.DISK_FULL | FaultKind.DISK_BROKEN:
                 self._set_trouble(name, _TROUBLES[fault.kind])
                 self.engine.at(until_ns, lambda _: self._set_trouble(name, None))
-            case Kind.CONNECTION:
+            case FaultKind.CONNECTION:
                 if name in self._wires:
                     self._wires[name].break_off()
-            case Kind.AWAY:
+            case FaultKind.AWAY:
                 self.clients[name].leave()
                 self.engine.at(until_ns, lambda _: self.clients[name].come())
-            case Kind.VANISH:
+            case FaultKind.VANISH:
                 self.clients[name].vanish()
                 self.engine.at(until_ns, lambda _: self.clients[name].come())
-            case Kind.SILENCE:
+            case FaultKind.SILENCE:
                 self.clients[name].fall_silent(until_ns)
-            case Kind.CUT | Kind.SLOW | Kind.LOSSY:
+            case FaultKind.CUT | FaultKind.SLOW | FaultKind.LOSSY:
                 link = self.links[fault.whom]
-                if fault.kind is Kind.CUT:
+                if fault.kind is FaultKind.CUT:
                     link.cut()
-                elif fault.kind is Kind.SLOW:
+                elif fault.kind is FaultKind.SLOW:
                     link.slow(10 * link.latency_from(name))
                 else:
                     link.lose(0.4)
@@ -212,7 +216,7 @@ class WholeWorld:
         else:
             self.judge.history.disk_failed(name, self.engine.now)
 
-    def _crash(self, fault: Fault, until_ns: Nanos) -> None:
+    def _crash(self, fault: DrawnFault, until_ns: Nanos) -> None:
         """Where the seed says so, at the next moment at which something is written and not synced."""
         broker = self.brokers[fault.whom[0]]
         if not broker.is_alive:
@@ -220,7 +224,7 @@ class WholeWorld:
         if fault.waits_for_write and not broker.disk.written and self.engine.now < fault.at_ns + WRITE_WITHIN_NS:
             self.engine.at(self.engine.now + WRITE_POLL_NS, self._do, fault)
             return
-        broker.crash(loses_power=fault.kind is Kind.POWER)
+        broker.crash(loses_power=fault.kind is FaultKind.POWER)
         self.judge.history.went_down(broker.name, self.engine.now)
         self.judge.retained.broker_went_down(broker.name)
         self.engine.at(until_ns, lambda _: self._start(broker.name))
@@ -285,7 +289,7 @@ class WholeWorld:
 
 
 def _late_readers(drawn: Drawn) -> list[Person]:
-    wanted = Subscription(RETAINED, 2, replays=True)
+    wanted = DrawnSubscription(RETAINED, 2, replays=True)
     habits = Habits(is_passing=True)
     return [
         Person(f"late-{broker.name}", broker.name, MS, (wanted,), (), habits, visit_ns=NEVER)
@@ -302,11 +306,11 @@ def examine(world: WholeWorld) -> Broken | None:
     return world.broken() or world.rest() or world.probe()
 
 
-def run_seed(seed: int) -> Verdict:
+def run_seed(seed: int) -> SeedVerdict:
     return run_world(WholeWorld(draw(seed)), seed, "brokers")
 
 
-def run_world(world: WholeWorld, seed: int, kind: str) -> Verdict:
+def run_world(world: WholeWorld, seed: int, kind: str) -> SeedVerdict:
     try:
         broken = examine(world)
     except Exception as failure:  # whatever it is, it is a finding about this seed, and the next one must still run
@@ -315,9 +319,9 @@ def run_world(world: WholeWorld, seed: int, kind: str) -> Verdict:
         where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
         told = f"{type(cause).__name__} in {where} at {world.engine.now / SECOND:.3f} s: {failure}: {cause}"
         broken = Broken("no broker fails by itself", told)
-    return Verdict(seed, world.judge.deliveries, world.judge.digest_of(), broken, kind)
+    return SeedVerdict(seed, world.judge.deliveries, world.judge.digest_of(), broken, kind)
 
 
-def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[Verdict]:
+def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[SeedVerdict]:
     """The verdicts in the order of the seeds."""
     return run_each(run_seed, seeds, jobs)

@@ -20,9 +20,9 @@ from overlane.network import Broker, Network, Simulation
 from overlane.network.classes import policies, qos_table
 from overlane.network.members import members_of
 from overlane.pubsub.state import Settings
-from overlane.sim.luck import between, chance, one_of, stream
+from overlane.sim.random_streams import between, chance, one_of, stream
 from overlane.sim.soak.invariants import Broken
-from overlane.sim.soak.running import Verdict, run_each
+from overlane.sim.soak.running import SeedVerdict, run_each
 from overlane.sim.whole.broker import WholeBroker
 from overlane.sim.whole.drawing import CHAOS_NS, Drawn, draw, draw_faults, draw_links, draw_pace
 from overlane.sim.whole.running import WholeWorld, run_world
@@ -123,10 +123,10 @@ def owed_or_held(brokers: Mapping[str, WholeBroker]) -> Broken | None:
     return None
 
 
-def run_seed(seed: int) -> Verdict:
+def run_seed(seed: int) -> SeedVerdict:
     return run_world(TierWorld(draw_tiers(seed)), seed, "tiers")
 
 
-def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[Verdict]:
+def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[SeedVerdict]:
     """The verdicts in the order of the seeds."""
     return run_each(run_seed, seeds, jobs)

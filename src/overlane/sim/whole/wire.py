@@ -14,7 +14,7 @@ from typing import Protocol
 
 from overlane.core.units import MS, NEVER, Nanos
 from overlane.sim.engine import Engine
-from overlane.sim.luck import between, chance
+from overlane.sim.random_streams import between, chance
 from overlane.sim.whole.contact import Contact
 
 NOTICED_WITHIN: Nanos = 800 * MS

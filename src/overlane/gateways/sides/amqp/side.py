@@ -6,7 +6,7 @@ broker can put it aside. A message that goes out counts as accepted when the bro
 
 import asyncio
 import ssl
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 from overlane.amqp.client.contract import ClientEvent, ClientOptions, Delivered, NotSent, Ready, Sent
@@ -84,9 +84,7 @@ class _Connection:
         address = addresses.of(message.topic)
         reply = message.response_topic
         try:
-            data = write_content(
-                replace(message, response_topic=None if reply is None else addresses.of(reply)), address
-            )
+            data = write_content(message, address, None if reply is None else addresses.of(reply))
         except (AmqpError, ValueError) as error:
             reason = str(error)
             self._loop.call_soon(lambda: self._host.refused(number, reason, is_final=True))
@@ -115,7 +113,7 @@ class _Connection:
 
     def _arrived(self, event: Delivered) -> None:
         try:
-            content = read_content(event.data, 0 if event.delivery_id is None else 1)
+            content = read_content(event.data)
         except (AmqpError, ValueError) as error:
             self._host.trouble(f"a message that cannot be read: {error}")
             if event.delivery_id is not None:
@@ -123,6 +121,6 @@ class _Connection:
             return
         name = chosen_name(content.told, self._options.addresses, self._options.filters, event.read_from)
         receipt = None if event.delivery_id is None else AmqpReceipt(self, event.delivery_id, name is None)
-        reply = content.message.response_topic
+        reply = content.values.response_topic
         response = None if reply is None else self._options.addresses.name(reply)
-        self._host.arrived(replace(content.message, topic=name or "", response_topic=response), receipt)
+        self._host.arrived(content.message(name or "", response, 0 if receipt is None else 1), receipt)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from overlane.gateways.sides.kafka.side import KafkaOptions
-from overlane.network.gateways import ForeignAddress
 from overlane.network.schema import Gateway
+from overlane.network.sections.gateways import ForeignAddress
 
 
 def kafka_options(

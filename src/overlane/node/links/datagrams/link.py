@@ -42,6 +42,7 @@ class DatagramLink:
         emulation: Emulation | None,
         failed: Callable[[Exception], None],
         number: int = 0,
+        dscp: int = 0,
     ) -> None:
         self.number = number
         """Of the path, among those of the link."""
@@ -60,6 +61,7 @@ class DatagramLink:
         self._is_held_up = False
         self.pace = pace
         self.emulation = emulation
+        self.dscp = dscp
         self.stream_window = StreamWindow()
         """Of the connection beside it."""
         self.sent = self.received = self.bytes_in = self.bytes_out = 0
@@ -202,7 +204,7 @@ class DatagramLink:
         self.sent += 1
         self.bytes_out += len(datagram)
         if self.emulation is None:
-            self._socket.send(datagram, address)
+            self._socket.send(datagram, address, self.dscp)
             if self.pace is not None:
                 self.pace.sent(len(datagram), now)
         elif (arrives_ns := self.emulation.datagram(len(datagram), now)) is not None:
@@ -210,4 +212,4 @@ class DatagramLink:
 
     def _arrive(self, datagram: bytes, address: Address) -> None:
         if not self._is_closed:
-            self._socket.send(datagram, address)
+            self._socket.send(datagram, address, self.dscp)

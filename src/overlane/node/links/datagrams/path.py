@@ -20,14 +20,14 @@ from collections import Counter
 from enum import Enum
 
 from overlane.core.units import MS, NEVER, SECOND, US, Nanos
-from overlane.node.links.datagrams.flight import Flight
+from overlane.node.links.datagrams.in_flight import InFlight
 from overlane.node.links.datagrams.seal import (
     DATAGRAM_BYTES_MAX,
     FRAMES_BYTES_MAX,
     DatagramAck,
+    DatagramKind,
     DatagramRefusal,
     DatagramRefused,
-    Kind,
     Opener,
     Sealer,
 )
@@ -46,7 +46,7 @@ DOUBTED_FOR: Nanos = 1 * SECOND
 PROBE_FIRST: Nanos = 100 * MS
 PROBE_LATEST: Nanos = 10 * SECOND
 
-_ASKS, _PROBE = int(Kind.ASKS), int(Kind.PROBE)
+_ASKS, _PROBE = int(DatagramKind.ASKS), int(DatagramKind.PROBE)
 
 
 class PathState(Enum):
@@ -59,7 +59,7 @@ class DatagramPath:
     def __init__(self, sealer: Sealer, opener: Opener, now: Nanos, *, begins: bool) -> None:
         self._sealer = sealer
         self._opener = opener
-        self.flight = Flight()
+        self.flight = InFlight()
         self.state = PathState.PROBING
         self.frames_bytes_max = 0
         """How large frames may be; what is larger takes the stream."""

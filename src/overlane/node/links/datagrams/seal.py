@@ -55,7 +55,7 @@ _FRAMES_ALLOWED = frozenset(
 )
 
 
-class Kind(IntFlag):
+class DatagramKind(IntFlag):
     TELLS = 1
     """It contains an acknowledgement."""
     ASKS = 2
@@ -134,7 +134,7 @@ class Sealer:
         else:
             highest, delay_us, earlier = came
             told = _CAME.pack(highest >> 32, highest & 0xFFFFFFFF, min(delay_us >> 4, 0xFFFF), earlier)
-            plain = b"%c%b%b" % (kind | Kind.TELLS, told, frames)
+            plain = b"%c%b%b" % (kind | DatagramKind.TELLS, told, frames)
         tag_bytes = TAG_BYTES if self._cipher is not None else 0
         plain = plain.ljust(size_bytes - HEAD_BYTES - tag_bytes, b"\0")
         if self._cipher is None:
@@ -168,14 +168,14 @@ class Opener:
         self._check_fresh(number)
         plain = self._plain(datagram, number)
         kind, at, came = plain[0] if plain else 0, 1, None
-        if kind & Kind.TELLS:
+        if kind & DatagramKind.TELLS:
             if len(plain) < 1 + _CAME.size:
                 raise DatagramRefused(DatagramRefusal.MALFORMED)
             high, low, delay, earlier = _CAME.unpack_from(plain, 1)
             came, at = DatagramAck(high << 32 | low, delay << 4, earlier), 1 + _CAME.size
-        if kind & Kind.PROBE:
+        if kind & DatagramKind.PROBE:
             frames = b""
-            self.notice = plain[at:] if kind & Kind.NOTICE else b""
+            self.notice = plain[at:] if kind & DatagramKind.NOTICE else b""
         else:
             frames = plain[at:]
         if not plain or not _is_whole(frames):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from overlane.node.links.datagrams.seal import DATAGRAM_BYTES_MAX, PATH_MAX, session_of
+from overlane.node.links.marking import MARKS_DATAGRAMS, ancillary
 
 RECEIVE_BYTES = 1024 * 1024
 AT_ONCE_MAX = 64
@@ -109,10 +110,13 @@ class DatagramSocket:
         self._sessions.pop(session, None)
         self._all.admit(session, None)
 
-    def send(self, datagram: bytes, address: Address) -> None:
+    def send(self, datagram: bytes, address: Address, dscp: int = 0) -> None:
         """It may be lost here as anywhere."""
         try:
-            self._socket.sendto(datagram, address)
+            if dscp and MARKS_DATAGRAMS:
+                self._socket.sendmsg([datagram], ancillary(self._socket.family, dscp), 0, address)
+            else:
+                self._socket.sendto(datagram, address)
         except OSError as error:
             if error.errno in _UNREACHABLE:
                 self._all.on_unreachable(self.host)

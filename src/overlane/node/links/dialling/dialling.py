@@ -136,7 +136,8 @@ class Dialling:
 
     async def _listens(self, name: str, address: Endpoint) -> bool:
         try:
-            _, writer = await asyncio.wait_for(asyncio.open_connection(address.host, address.port), DIAL_S)
+            async with asyncio.timeout(DIAL_S):
+                _, writer = await asyncio.open_connection(address.host, address.port)
         except (OSError, TimeoutError) as error:
             self._tell_in_vain(name, address, error)
             return False

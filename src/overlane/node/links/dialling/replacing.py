@@ -8,7 +8,7 @@ SAME_MOMENT: Nanos = 2 * SECOND
 """Two connections that came up within this time were dialled at once from both ends."""
 
 
-class Established(Protocol):
+class EstablishedConnection(Protocol):
     """What is asked of a connection to decide whether it stays."""
 
     @property
@@ -23,7 +23,7 @@ class Established(Protocol):
     def was_dialled_by_us(self) -> bool: ...
 
 
-def replaces(me: str, link: Established, before: Established) -> bool:
+def replaces(me: str, link: EstablishedConnection, before: EstablishedConnection) -> bool:
     """Whether a new connection with the same instance of a neighbour takes the place of the one before."""
     if before.is_broken:
         return True

@@ -38,7 +38,7 @@ class AddressWatch:
             made.bind((0, netlink.GROUPS))
             self.addresses = _read_addresses()
         except OSError as error:
-            log.info("changes of addresses are not watched: %s", error.strerror or error)
+            log.info("cannot watch for changes of addresses: %s", error.strerror or error)
             return
         self._socket = made
         asyncio.get_running_loop().add_reader(made.fileno(), self._read)

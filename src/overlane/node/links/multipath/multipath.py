@@ -186,7 +186,7 @@ class Multipath:
         return multi.paths
 
     def _path_changed(self, multi: _Multi, rtt_ns: Nanos) -> None:
-        log.info("link to %s takes another path, of %.1f ms there and back", multi.link.peer, rtt_ns / MS)
+        log.info("link to %s uses another path; round trip %.1f ms", multi.link.peer, rtt_ns / MS)
         self._host.path_changed(multi.link, rtt_ns)
 
     # Which paths

@@ -64,6 +64,7 @@ class PathLink(DatagramLink):
         address: Address | None,
         callbacks: LinkCallbacks,
         pace: Pace | None,
+        dscp: int = 0,
     ) -> None:
         self._paths = paths
         self._reported: tuple[PathState, bool, PathNotice | None] | None = None
@@ -81,6 +82,7 @@ class PathLink(DatagramLink):
             emulation=None,
             failed=callbacks.failed,
             number=number,
+            dscp=dscp,
         )
 
     def _make_path(self) -> DatagramPath:

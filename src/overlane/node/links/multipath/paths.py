@@ -95,7 +95,7 @@ class DatagramPaths:
     def _add(self, number: int, socket: DatagramSocket, address: Address | None) -> PathLink:
         self._is_reviewing = True  # not before it is among them
         try:
-            link = PathLink(self, number, socket, self._session, address, self._callbacks, self._pace)
+            link = PathLink(self, number, socket, self._session, address, self._callbacks, self._pace, self.dscp)
         finally:
             self._is_reviewing = False
         self._links[number] = link
@@ -238,6 +238,16 @@ class DatagramPaths:
     def emulation(self, emulation: Emulation | None) -> None:
         for link in self._all():
             link.emulation = emulation
+
+    @property
+    def dscp(self) -> int:
+        return self._first.dscp
+
+    @dscp.setter
+    def dscp(self, dscp: int) -> None:
+        for link in self._all():
+            link.dscp = dscp
+        self._first.dscp = dscp
 
     @property
     def path(self) -> DatagramPath:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from overlane.core.units import MS, NEVER, Nanos
 from overlane.node.links.datagrams.path import PROBE_FIRST, DatagramPath, PathState
-from overlane.node.links.datagrams.seal import DatagramAck, Kind, Opener, Sealer
+from overlane.node.links.datagrams.seal import DatagramAck, DatagramKind, Opener, Sealer
 
 KEEP_EVERY: Nanos = 500 * MS
 """A small probe and its answer are about 150 bytes with all headers: two ends cost an idle path 600 bytes a second."""
@@ -37,7 +37,7 @@ LATE_MIN: Nanos = 5 * MS
 GONE_MAX = 64
 
 _STREAM_IN = struct.Struct("!Q")
-_KEEP = int(Kind.PROBE | Kind.NOTICE)
+_KEEP = int(DatagramKind.PROBE | DatagramKind.NOTICE)
 
 
 class PathNotice(NamedTuple):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from overlane.core.topics import matches
 from overlane.pubsub.subscriptions.table import split_shared
 from overlane.sim.soak.invariants import Broken
-from overlane.sim.whole.message import Message
+from overlane.sim.whole.message import SimulatedMessage
 from overlane.sim.whole.rules.history import History
 
 Report = Callable[[str, str], None]
@@ -31,10 +31,10 @@ class GroupRule:
         self._report = report
         self._members: dict[Group, dict[str, int]] = {}
         """And the QoS of each."""
-        self._expected: dict[tuple[Group, Message], bool] = {}
-        self._holders: dict[tuple[Group, Message], dict[str, int]] = {}
+        self._expected: dict[tuple[Group, SimulatedMessage], bool] = {}
+        self._holders: dict[tuple[Group, SimulatedMessage], dict[str, int]] = {}
         """Who got a message, and with which QoS first."""
-        self._resent: set[Message] = set()
+        self._resent: set[SimulatedMessage] = set()
         self._is_changing: set[Group] = set()
         """Groups that have had members whose session ends."""
 
@@ -44,17 +44,17 @@ class GroupRule:
         if client in self._passing:
             self._is_changing.add(group)
 
-    def sent(self, message: Message) -> None:
+    def sent(self, message: SimulatedMessage) -> None:
         for group, members in self._members.items():
             if matches(group[1], message.topic) and any(
                 qos and client not in self._passing for client, qos in members.items()
             ):
                 self._expected[group, message] = False
 
-    def resent(self, message: Message) -> None:
+    def resent(self, message: SimulatedMessage) -> None:
         self._resent.add(message)
 
-    def got(self, client: str, message: Message, qos: int) -> bool:
+    def got(self, client: str, message: SimulatedMessage, qos: int) -> bool:
         """Whether the message has come by a group."""
         groups = [one for one, members in self._members.items() if client in members and matches(one[1], message.topic)]
         for group in groups:
@@ -66,7 +66,7 @@ class GroupRule:
                 self._judge(group, message, holders)
         return bool(groups)
 
-    def _judge(self, group: Group, message: Message, holders: dict[str, int]) -> None:
+    def _judge(self, group: Group, message: SimulatedMessage, holders: dict[str, int]) -> None:
         exactly = [client for client, qos in holders.items() if qos == 2]
         persistent = [client for client in holders if client not in self._passing]
         if len(exactly) > 1:
@@ -76,7 +76,9 @@ class GroupRule:
             told = f"{message} came to {persistent[0]} and {persistent[1]} of {group[0]}"
             self._report("one member of a group gets a message", told)
 
-    def missing(self, acknowledged: set[Message], was_away: Callable[[str, Message], bool]) -> Broken | None:
+    def missing(
+        self, acknowledged: set[SimulatedMessage], was_away: Callable[[str, SimulatedMessage], bool]
+    ) -> Broken | None:
         """`was_away`: whether a member is excused for a message."""
         for (group, message), has_it in self._expected.items():
             if not has_it and message in acknowledged:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from overlane.core.topics import matches
 from overlane.sim.soak.invariants import Broken
-from overlane.sim.whole.message import Message
+from overlane.sim.whole.message import SimulatedMessage
 
 Report = Callable[[str, str], None]
 
@@ -28,7 +28,7 @@ class RetainedRule:
         self._report = report
         self._is_at_rest = False
         self._publishers: dict[str, str] = {}
-        self._acknowledged: dict[str, Message] = {}
+        self._acknowledged: dict[str, SimulatedMessage] = {}
         """By topic, the last."""
         self._last_clear: dict[str, int] = {}
         """By topic, the last message that clears it, acknowledged or not."""
@@ -43,12 +43,12 @@ class RetainedRule:
         """By client, filter and topic, what it must be given, or something later."""
         self.replayed = 0
 
-    def sent(self, message: Message) -> None:
+    def sent(self, message: SimulatedMessage) -> None:
         self._publishers[message.topic] = message.publisher
         if message.clears:
             self._last_clear[message.topic] = message.number
 
-    def acknowledged(self, message: Message) -> None:
+    def acknowledged(self, message: SimulatedMessage) -> None:
         before = self._acknowledged.get(message.topic)
         if before is None or before.number < message.number:
             self._acknowledged[message.topic] = message
@@ -96,7 +96,7 @@ class RetainedRule:
             if floor > self._last_clear.get(topic, 0) and (client, topic_filter, topic) not in self._owed:
                 self._owed[client, topic_filter, topic] = floor
 
-    def got(self, client: str, message: Message, qos: int) -> None:
+    def got(self, client: str, message: SimulatedMessage, qos: int) -> None:
         self.replayed += 1
         topic, number = message.topic, message.number
         for (who, topic_filter), floors in self._floors.items():

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from overlane.core.units import MS, NEVER, Nanos
 from overlane.sim.whole.contact import Contact
-from overlane.sim.whole.message import Message
+from overlane.sim.whole.message import SimulatedMessage
 from overlane.sim.whole.rules.history import History
 from overlane.sim.whole.wire import NOTICED_WITHIN
 
@@ -46,7 +46,7 @@ class WillRule:
 
     # What must not be
 
-    def got(self, will: Message) -> None:
+    def got(self, will: SimulatedMessage) -> None:
         """A client has got a will."""
         self.said += 1
         contact, back = self._contact(will)
@@ -66,7 +66,7 @@ class WillRule:
         ):
             self._report("a client that is back in time takes its will away", f"{will}")
 
-    def _contact(self, will: Message) -> tuple[Contact, Contact | None]:
+    def _contact(self, will: SimulatedMessage) -> tuple[Contact, Contact | None]:
         """The connection that a will is of, and the first one after it that was accepted."""
         contacts = self._contacts[will.publisher]
         index = next(index for index, one in enumerate(contacts) if one.number == will.number)
@@ -91,7 +91,7 @@ class WillRule:
 
     # What must be
 
-    def is_due(self, will: Message) -> bool:
+    def is_due(self, will: SimulatedMessage) -> bool:
         """Whether it must have been published."""
         contact, _ = self._contact(will)
         if contact.accepted_ns == NEVER or contact.ended_ns == NEVER or contact.goodbye_ns < NEVER:

@@ -1,0 +1,3 @@
+"""Forwarding of parcels: along routes, around broken links, and never twice."""
+
+__all__: list[str] = []
