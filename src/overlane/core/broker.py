@@ -71,6 +71,7 @@ from overlane.core.requirements import Places
 from overlane.core.routing.forwarding.forwarding import Forwarding
 from overlane.core.routing.forwarding.message_losses import MessageCount, MessageLosses, each_is_one
 from overlane.core.routing.routes import RoutePlanner
+from overlane.core.routing.selection.path_trust import PathTrust
 from overlane.core.routing.signalling.route_announcer import RouteAnnouncer
 from overlane.core.routing.signalling.route_demands import RouteDemands
 from overlane.core.routing.signalling.route_establishment import RouteTable
@@ -134,9 +135,12 @@ class OverlayBroker:
             instance,
         )
         self._routes = RouteTable(self.name)
-        self._planner = RoutePlanner(self.name, incarnation, self._table, Places(config.domains))
+        trust = PathTrust(self.name, self._table)
+        self._planner = RoutePlanner(self.name, incarnation, self._table, Places(config.domains), trust)
         self._losses = MessageLosses(count=count)
-        self._forwarding = Forwarding(self.name, self._neighbours, self._table, self._losses)
+        self._demands = RouteDemands(self._routes)
+        budget = self._demands.budget if config.scheduling == SchedulingPolicy.LAXITY else None
+        self._forwarding = Forwarding(self.name, self._neighbours, self._table, self._losses, budget)
         self._sink = Sink(
             self.identity,
             self.name,
@@ -176,6 +180,7 @@ class OverlayBroker:
             Destinations(self.name, self._remote, config.federation, self._table),
             self._table,
             self._route_announcer,
+            trust,
             self._forwarding,
             self._cut_through,
             self._history,
@@ -204,7 +209,6 @@ class OverlayBroker:
             self._source,
             self._sink,
         )
-        self._demands = RouteDemands(self._routes)
         self.patience_ns = self._demands.patience_ns
         self._role = TierRole(self._links, self._local, self._source, self._drafts, self._interest_changed, now)
         self.scope_digest, self.scope_size = self._role.digest, self._role.size
@@ -221,8 +225,6 @@ class OverlayBroker:
         """More has happened in this turn than parcels and probes: everything that depends on state is checked."""
         self._slow_at: Nanos = NEVER
         """The next deadline of everything that parcels and probes alone do not change."""
-        if config.scheduling == SchedulingPolicy.LAXITY:
-            self._forwarding.budget = self._demands.budget
         self._recover(recovered, now)
         self._role.configure(config, now)
 

@@ -80,7 +80,6 @@ class TierRole:
         self._tiers.edge_scope = self._source.destinations.scope = self._drafts.scope = scope
         for topic_filter in self._local.everything().added:
             scope.need(topic_filter, True)
-        self._local.on_told = scope.need
         for topic in self._source.held.topics():
             scope.must_wait(topic)
 

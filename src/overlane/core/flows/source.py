@@ -57,6 +57,8 @@ class Source:
     destinations: Destinations
     table: LinkStateTable
     route_announcer: RouteAnnouncer
+    trust: PathTrust
+    """What routes are planned with besides the map: it learns from what becomes of parcels."""
     forwarding: Forwarding
     cut_through: CutThrough
     history: TopicHistory
@@ -77,7 +79,6 @@ class Source:
     _next_sweep: Nanos = -NEVER
 
     effects: list[Effect] = field(default_factory=list)
-    trust: PathTrust = field(init=False)
     _is_asked: bool = False
     """Something that was sent in this turn requests a confirmation."""
     _planner: RoutePlanner = field(init=False)
@@ -93,8 +94,6 @@ class Source:
     def __post_init__(self) -> None:
         self.held = HeldMessages(self.forwarding.losses)
         self._planner, self._routes = self.route_announcer.planner, self.route_announcer.routes
-        self.trust = PathTrust(self.me, self.table)
-        self._planner.maps.experience = self.trust
         self._headers = Headers(self.identity, self.incarnation)
         self.waiting_for_link = WaitingForLink(self.forwarding)
         self._table = FlowTable(self.incarnation, self.flows)

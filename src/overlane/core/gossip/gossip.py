@@ -186,6 +186,9 @@ class Gossip:
 
     def tell_interest(self) -> None:
         """Tell the others what changed in what we need."""
+        if self.tiers.edge_scope is not None:
+            for topic_filter, is_needed in self._local.unannounced():
+                self.tiers.edge_scope.need(topic_filter, is_needed)
         for news in self._local.news():
             self._flood(news)
 

@@ -42,8 +42,6 @@ class LocalInterest:
         self._count = 0
         self._bytes = 0
         self.sequence = 0
-        self.on_told: Callable[[str, bool], None] | None = None
-        """Called with each filter that is announced, or not any more."""
 
     def add(self, subscriber: str, topic_filter: str) -> bool:
         if not self._trie.add(topic_filter, subscriber):
@@ -89,22 +87,20 @@ class LocalInterest:
     def holds(self, topic_filter: str) -> bool:
         return topic_filter in self._holders
 
+    def unannounced(self) -> list[tuple[str, bool]]:
+        """What the next announcement changes: filters, and whether they are needed."""
+        return [*((one, True) for one in self._added), *((one, False) for one in self._removed)]
+
     def news(self) -> list[InterestUpdate]:
         """The changes since the last announcement, each a message."""
         added, removed = self._added, self._removed
         if not added and not removed:
             return []
-        self._added, self._removed = {}, {}
-        if self.on_told is not None:
-            for topic_filter in added:
-                self.on_told(topic_filter, True)
-            for topic_filter in removed:
-                self.on_told(topic_filter, False)
         is_large = len(added) + len(removed) > CHANGES_MAX * PART_FILTERS_MAX
         changes: list[list[tuple[str, bool]]] = []
         if not is_large:
-            changed = [*((one, True) for one in added), *((one, False) for one in removed)]
-            changes = list(_in_parts(sorted(changed)))
+            changes = list(_in_parts(sorted(self.unannounced())))
+        self._added, self._removed = {}, {}
         # In one go: there may be hundreds of thousands, of a broker that has just started. Whoever is being told the
         # set of before is told this one anew.
         if is_large and len(added) > len(self._told):

@@ -9,7 +9,7 @@ from overlane.core.gossip.link_state import LinkStateTable
 from overlane.core.qos import QosClass, Routing
 from overlane.core.requirements import Places
 from overlane.core.routing.route import Route
-from overlane.core.routing.selection.believed_maps import BelievedMaps
+from overlane.core.routing.selection.believed_maps import BelievedMaps, Experience
 from overlane.core.routing.selection.link_risks import CAUTION, Risks
 from overlane.core.routing.selection.requirement_check import RequirementCheck
 from overlane.core.routing.selection.reserved_trees import ReservedTrees
@@ -26,14 +26,21 @@ VERSION_MAX = 0xFFFF
 
 
 class RoutePlanner:
-    def __init__(self, me: str, incarnation: int, table: LinkStateTable, places: Places | None = None) -> None:
+    def __init__(
+        self,
+        me: str,
+        incarnation: int,
+        table: LinkStateTable,
+        places: Places | None = None,
+        experience: Experience | None = None,
+    ) -> None:
         self._me = me
         self._incarnation = incarnation
         self._table = table
         self.routes: dict[tuple[QosClass, tuple[str, ...]], Route] = {}
         self._next_id = 1
         self.reserved = ReservedTrees(me)
-        self.maps = BelievedMaps(me, table, places)
+        self.maps = BelievedMaps(me, table, places, experience)
         self._latencies = RouteLatencies(me, table, self.maps)
         self._requirements = RequirementCheck(me, self.maps)
         self._trouble_history = TroubleHistory()

@@ -55,8 +55,14 @@ class ForwardingCounters:
 
 class Forwarding:
     def __init__(
-        self, me: str, neighbours: dict[str, Neighbour], table: LinkStateTable, losses: MessageLosses | None = None
+        self,
+        me: str,
+        neighbours: dict[str, Neighbour],
+        table: LinkStateTable,
+        losses: MessageLosses | None = None,
+        budget: Callable[[tuple[int, int]], Nanos] | None = None,
     ) -> None:
+        """`budget`: the latency budget of a route's messages here; None: queues are not scheduled by budgets."""
         self._me = me
         self._identity = broker_id(me)
         self._neighbours = neighbours
@@ -66,7 +72,7 @@ class Forwarding:
         self.losses = losses or MessageLosses()
         self.unsent_samples: list[int] = []
         """Numbers of parcels that asked to be confirmed and did not leave."""
-        self.budget: Callable[[tuple[int, int]], Nanos] | None = None
+        self._budget = budget
         self._detours: dict[tuple[str, str], tuple[str, ...] | None] = {}
         self._detours_of = -1
         self._ways: dict[str, tuple[str, ...]] = {}
@@ -296,7 +302,7 @@ class Forwarding:
     def _enqueue(self, neighbour: Neighbour, out: OutgoingParcel, now: Nanos) -> bool:
         """Whether it found room."""
         header, due_ns = out.header, out.due_ns
-        budget_ns = self.budget((header.origin, header.route)) if self.budget is not None else 0
+        budget_ns = self._budget((header.origin, header.route)) if self._budget is not None else 0
         plan_ns = plan(due_ns, now, out.hop_count) if due_ns < NEVER else due_ns
         is_droppable = not header.flags & _RELIABLE
         if header.flags & _CONFIRM and header.origin != self._identity:

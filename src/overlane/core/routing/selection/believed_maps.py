@@ -45,11 +45,13 @@ class NoExperience:
 
 
 class BelievedMaps:
-    def __init__(self, me: str, table: LinkStateTable, places: Places | None = None) -> None:
+    def __init__(
+        self, me: str, table: LinkStateTable, places: Places | None = None, experience: Experience | None = None
+    ) -> None:
         self._me = me
         self._table = table
         self._places = places or Places()
-        self.experience: Experience = NoExperience()
+        self.experience = experience or NoExperience()
         self._maps: dict[Links, NetworkMap] = {}
         self._allowed_maps: dict[tuple[Links, Requirements, tuple[str, ...]], NetworkMap] = {}
         self._maps_of = (-1, -1)
