@@ -14,10 +14,16 @@ period = "10ms"
 """
 
 
-@pytest.mark.parametrize("role", ["edge", "routing"])
-def test_an_advertisement_of_an_edge_or_a_routing_broker_is_refused(role: str) -> None:
-    with pytest.raises(ConfigError, match="allowed is a plain broker: edges and routing brokers have no reservations"):
-        parse_network(f'[brokers.west]\nrole = "{role}"\n{ADVERTISED}')
+def test_an_advertisement_of_a_routing_broker_is_refused() -> None:
+    with pytest.raises(ConfigError, match="allowed is an edge or a plain broker, where publishers are"):
+        parse_network(f'[brokers.west]\nrole = "routing"\n{ADVERTISED}')
+
+
+def test_an_advertisement_of_an_edge_names_a_group_of_topics() -> None:
+    [one] = parse_network(f'[brokers.west]\nrole = "edge"\n{ADVERTISED}').advertisements
+    assert one.filter == "plant/video"
+    with pytest.raises(ConfigError, match="allowed is a filter of an edge without a wildcard in its first two levels"):
+        parse_network(f'[brokers.west]\nrole = "edge"\n{ADVERTISED.replace("plant/video", "plant/#")}')
 
 
 def test_an_advertisement_of_a_plain_broker_is_taken() -> None:

@@ -94,15 +94,38 @@ def deny(question: str) -> Denied:
     return Denied(question, "a link has not enough rate left", ("a", "b"), 1107.0, 0.2)
 
 
-@pytest.mark.parametrize("tier", ["is_edge", "is_routing"])
-def test_edges_and_routing_brokers_refuse_reservations_and_advertisements_by_name(tier: str) -> None:
+def test_routing_brokers_refuse_reservations_and_advertisements() -> None:
     bench = Bench()
-    setattr(bench.uplink, tier, True)
-    with pytest.raises(BadReservation, match="edges and routing brokers; expected plain brokers"):
+    bench.uplink.is_routing = True
+    with pytest.raises(BadReservation, match="at a routing broker; expected an edge"):
         bench.ask()
-    with pytest.raises(BadReservation, match="edges and routing brokers; expected plain brokers"):
-        bench.service.document("plant/video", b'{"size": 1000, "period": "10ms"}', "client", False, 0)
+    with pytest.raises(BadReservation, match="at a routing broker; expected an edge"):
+        bench.service.document("plant/video", b'{"size": 1000, "period_s": 0.01}', "client", False, 0)
     assert (bench.network.asked, bench.network.offered, bench.uplink.names) == ({}, {}, set())
+
+
+def test_edges_refuse_filters_that_do_not_name_a_group_of_topics() -> None:
+    bench = Bench()
+    bench.uplink.is_edge = True
+    with pytest.raises(BadReservation, match="wildcard in the first two levels of plant/#; expected none"):
+        bench.service.ask("client", "plant/#", "plant/#", REQUEST, None, 0)
+    with pytest.raises(BadReservation, match=r"first two levels of [+]/video"):
+        bench.service.document("all", b'{"filter": "+/video", "size": 1000, "period_s": 0.01}', "client", False, 0)
+    assert (bench.network.asked, bench.network.offered, bench.uplink.names) == ({}, {}, set())
+
+
+def test_an_edge_looks_for_advertisements_for_as_long_as_somebody_asks() -> None:
+    bench = Bench()
+    bench.uplink.is_edge = True
+    bench.ask()
+    assert bench.uplink.names == {"$seek/plant/video"}
+    bench.hear("$advertise/plant/video")
+    assert bench.uplink.names == {"$seek/plant/video", "$reserve/plant/video"}
+    bench.answer(deny)
+    assert (bench.verdicts[0].service, bench.uplink.names) == (None, set())
+    bench.ask()
+    bench.service.release("client", "plant/video", 0)
+    assert bench.uplink.names == set()
 
 
 def test_a_subscriber_is_told_when_every_link_has_granted_it() -> None:

@@ -6,8 +6,8 @@ topic alone, so every broker finds them without asking. A filter that names the 
 with a wildcard among them concerns all (`ANY`).
 
 Names of the overlay's own that begin with `$` and carry a topic or filter (retained messages, shared subscriptions,
-overrides, dead letters) belong to the group of that. Other names that begin with `$` have none: they stay where they
-are used.
+overrides, dead letters, reservations) belong to the group of that. Other names that begin with `$` have none: they stay
+where they are used.
 """
 
 from collections.abc import Iterable
@@ -28,12 +28,25 @@ ALL = frozenset(range(BUNDLES))
 NONE: frozenset[int] = frozenset()
 
 _WILDCARDS = frozenset("+#")
-_PREFIX_LEVELS = {"$retained": 1, "$handout": 2, "$share": 4, "$want": 3, "$dead-letter": 1, "$overlane": 2}
+_PREFIX_LEVELS = {
+    "$retained": 1,
+    "$handout": 2,
+    "$share": 4,
+    "$want": 3,
+    "$dead-letter": 1,
+    "$overlane": 2,
+    "$advertise": 1,
+    "$reserve": 1,
+    "$seek": 1,
+}
 """How many levels stand before the topic or filter that a reserved name carries."""
 RETAINED = "$retained/"
 HANDOUT = "$handout/"
 """`$handout/BROKER/TOPIC` is a retained message for one broker."""
-_UNTOLD = (RETAINED, HANDOUT)
+ADVERTISED, SEEK = "$advertise/", "$seek/"
+"""Advertisements of this broker's publishers, and subscribers here that look for those of others (reservations)."""
+_UNTOLD = (RETAINED, HANDOUT, SEEK)
+_FOLLOWED = (ADVERTISED, SEEK)
 _REMEMBERED = 65536
 
 
@@ -67,6 +80,12 @@ def is_scoped(topic_filter: str) -> bool:
     """Whether a filter that this broker needs is told to the routing brokers of its bundles. Whoever needs a topic gets
     what is retained of it too, so that this needs no filter of its own."""
     return not topic_filter.startswith(_UNTOLD) and inner_of(topic_filter) is not None
+
+
+def is_followed(topic_filter: str) -> bool:
+    """Whether a broker that needs this name has to know what others need in its group, though it may publish nothing
+    there: a publisher who has reserved, a subscriber what is advertised."""
+    return topic_filter.startswith(_FOLLOWED)
 
 
 def bundle_of_group(group: int) -> int:

@@ -23,7 +23,6 @@ a move of a bundle nor the death of a routing broker makes any broker seem to ne
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 
 from overlane.core.bundles import (
@@ -35,9 +34,11 @@ from overlane.core.bundles import (
     encode_mask,
     group_of,
     groups_of,
+    is_followed,
     is_scoped,
 )
 from overlane.core.events import Effect, ScopeChanged, ScopeDigest
+from overlane.core.gossip.edge_telling import Group, Telling
 from overlane.core.gossip.interest import RemoteInterest
 from overlane.core.gossip.link_interest import LinkInterest
 from overlane.core.links.interest_transfer import Filters, part_end
@@ -55,33 +56,6 @@ DIGEST_GAP: Nanos = 50 * MS
 """Reports of a broker are written as often: a longer gap would make new subscriptions wait for nothing."""
 NEW_FOR: Nanos = 1 * SECOND
 """How long a broker of whose needs was just told may be missing on the map."""
-
-
-@dataclass(slots=True)
-class Group:
-    is_ready: bool = False
-    period: int = 0
-    """When a message was published last."""
-
-
-@dataclass(slots=True)
-class Telling:
-    """What a routing broker is told over the present connection."""
-
-    is_connected: bool = False
-    filters: set[str] = field(default_factory=set)
-    groups: dict[int, int] = field(default_factory=dict)
-    """With the serials under which they were told."""
-    serial: int = 0
-    covers: int = 0
-    is_complete: bool = False
-    """Whether it was told that it has been told everything of these bundles."""
-    changed_filters: Filters = field(default_factory=dict)
-    changed_groups: dict[int, None] = field(default_factory=dict)
-    """What may have to be told."""
-    asked: set[str] = field(default_factory=set)
-    to_ask: dict[str, None] = field(default_factory=dict)
-    """Brokers with doubtful filters: it was asked, or is to be asked, whether it has their word."""
 
 
 class EdgeScope:
@@ -119,9 +93,11 @@ class EdgeScope:
 
     def need(self, topic_filter: str, is_needed: bool) -> None:
         """A client needs a filter, or none does any more."""
+        group = groups_of(topic_filter)
+        if is_followed(topic_filter) and group is not None and group != ANY:
+            self._follow(group, 1 if is_needed else -1)
         if not is_scoped(topic_filter):
             return
-        group = groups_of(topic_filter)
         place = ANY if group is None or group == ANY else bundle_of_group(group)
         filters = self._needed.setdefault(place, {})
         if is_needed:
@@ -145,6 +121,12 @@ class EdgeScope:
         known.period = self._period
         return not known.is_ready
 
+    def _follow(self, group: int, change: int) -> None:
+        """Be told of a group as if clients published there, for as long as a reservation concerns it."""
+        known = self._groups.get(group) or self._begin(group)
+        known.follows += change
+        known.period = self._period
+
     def _begin(self, group: int) -> Group:
         if len(self._groups) >= GROUPS_MAX:
             self._end_idle(min(one.period for one in self._groups.values()))
@@ -161,7 +143,7 @@ class EdgeScope:
 
     def _end_idle(self, until: int) -> bool:
         """End groups without a message since a period; whether there were any."""
-        idle = [group for group, known in self._groups.items() if known.period <= until and known.is_ready]
+        idle = [group for group, known in self._groups.items() if known.is_idle(until)]
         for group in idle:
             bundle = bundle_of_group(group)
             del self._groups[group], self._in_bundle[bundle][group]

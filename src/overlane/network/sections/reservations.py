@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from overlane.core.bundles import ANY, groups_of
 from overlane.network.schema import EXCESSES, Advertised, Broker, Network, ReservationRules
 from overlane.network.syntax import kinds
 from overlane.network.syntax.table import Table
@@ -28,11 +29,11 @@ def read_rules(table: Table) -> ReservationRules:
 
 def read_advertised(tables: Iterable[Table], brokers: Sequence[Broker]) -> Iterator[Advertised]:
     names = tuple(broker.name for broker in brokers)
-    in_tiers = {broker.name for broker in brokers if broker.role != "plain"}
+    roles = {broker.name: broker.role for broker in brokers}
     for table in tables:
         name = table.required("broker", kinds.broker(names))
-        if name in in_tiers:
-            table.refuse("broker", "a plain broker: edges and routing brokers have no reservations")
+        if roles.get(name) in ("routing", "backup"):
+            table.refuse("broker", "an edge or a plain broker, where publishers are")
         one = Advertised(
             broker=name,
             filter=table.required("filter", kinds.topic_filter()),
@@ -45,6 +46,9 @@ def read_advertised(tables: Iterable[Table], brokers: Sequence[Broker]) -> Itera
             excess=table.optional("excess", kinds.choice(EXCESSES), EXCESSES[0]),
         )
         table.close()
+        if roles.get(name) == "edge" and groups_of(one.filter) == ANY:
+            table.refuse("filter", "a filter of an edge without a wildcard in its first two levels")
+            continue
         try:
             advertisement(one)
         except BadReservation as bad:

@@ -7,6 +7,8 @@
                                       sum of 1, reliable, and 2, in strict order. Nothing is published under it
     $advertise/FILTER                 publishers of the broker advertise a profile. Nothing is published under it
     $reserve/FILTER                   subscribers of the broker ask for a reservation. Nothing is published under it
+    $seek/FILTER                      in two tiers: subscribers of the broker look for advertisements. It is told to
+                                      nobody; it lets an edge be told what others advertise in the group of the filter
     $dead-letter/TOPIC                a message that could not be delivered
     $handout/BROKER/TOPIC             a retained message for one broker, in two tiers: there a broker that needs
                                       a topic gets its retained message without a filter for that
@@ -29,7 +31,8 @@ HANDOUT = bundles.HANDOUT
 EVERYTHING_RETAINED = "$retained/#"
 SHARE = "$share/"
 WANT = "$want/"
-ADVERTISED = "$advertise/"
+ADVERTISED = bundles.ADVERTISED
+SEEK = bundles.SEEK
 RESERVE = "$reserve/"
 DEAD_LETTERS = "$dead-letter/"
 

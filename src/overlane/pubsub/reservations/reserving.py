@@ -17,7 +17,7 @@ from overlane.core.topics import covers
 from overlane.core.units import SECOND, Nanos
 from overlane.planning.reserve import Service
 from overlane.pubsub.cluster.cluster import LOCAL_SUBSCRIBERS
-from overlane.pubsub.cluster.names import RESERVE
+from overlane.pubsub.cluster.names import RESERVE, SEEK
 from overlane.pubsub.cluster.uplink import Uplink
 from overlane.pubsub.reservations.network import Denied, Granted, Interrupted, ReservationNetwork, ReservationOutcome
 from overlane.pubsub.reservations.request import SERVICES, ReservationRequest, link_tspec
@@ -48,6 +48,8 @@ class Reserved:
     granted: dict[str, Granted] = field(default_factory=dict)
     answer: Answer | None = None
     timer: Timer | None = None
+    sought: str = ""
+    """The name under which an edge looks for advertisements."""
     state: str = "waiting"
     verdict: ReservationVerdict = field(default_factory=lambda: ReservationVerdict(None))
     """What was told last."""
@@ -79,7 +81,7 @@ class SubscriberReservations:
         self.advertised: dict[str, set[str]] = {}
         """What other brokers advertise: filters, and the brokers."""
         self._needed: dict[str, int] = {}
-        """Filters that this broker asks for, and by how many questions."""
+        """What this broker asks for and looks for (`$reserve/`, `$seek/`), and by how many questions and requests."""
 
     # Subscribers
 
@@ -90,6 +92,9 @@ class SubscriberReservations:
         self.release(key, now)
         one = self.requests[key] = Reserved(key, topic_filter, request, request.service, answer=answer)
         one.timer = self._timers.at(now + self.answer_ns, lambda at: self._overdue(one, at))
+        if self._uplink.is_edge:  # other brokers hear of all advertisements
+            one.sought = SEEK + topic_filter
+            self._need(one.sought, 1, now)
         self._seek(one, now)
         return one
 
@@ -99,6 +104,12 @@ class SubscriberReservations:
         if one is not None:
             self._timers.cancel(one.timer)
             self._drop_questions(one, now)
+            self._look_no_more(one, now)
+
+    def _look_no_more(self, one: Reserved, now: Nanos) -> None:
+        if one.sought:
+            self._need(one.sought, -1, now)
+            one.sought = ""
 
     def _matching(self, topic_filter: str) -> list[str]:
         found = [one for one in self.advertised if covers(topic_filter, one) or covers(one, topic_filter)]
@@ -124,7 +135,7 @@ class SubscriberReservations:
             questions.append((question, topic_filter))
             one.asked[question] = topic_filter
             self._by_question[question] = one
-            self._need(topic_filter, 1, now)
+            self._need(RESERVE + topic_filter, 1, now)
         for question, topic_filter in questions:
             if question in self._by_question:
                 tspec = link_tspec(one.request.profile, topic_filter, "subscriber")
@@ -132,16 +143,16 @@ class SubscriberReservations:
         if not questions:
             self._settle(one, now)
 
-    def _need(self, topic_filter: str, change: int, now: Nanos) -> None:
-        count = self._needed.get(topic_filter, 0) + change
+    def _need(self, name: str, change: int, now: Nanos) -> None:
+        count = self._needed.get(name, 0) + change
         if change > 0 and count == 1:
-            self._uplink.subscribe(LOCAL_SUBSCRIBERS, RESERVE + topic_filter, False, now)
+            self._uplink.subscribe(LOCAL_SUBSCRIBERS, name, False, now)
         elif not count:
-            self._uplink.unsubscribe(LOCAL_SUBSCRIBERS, RESERVE + topic_filter, now)
+            self._uplink.unsubscribe(LOCAL_SUBSCRIBERS, name, now)
         if count:
-            self._needed[topic_filter] = count
+            self._needed[name] = count
         else:
-            del self._needed[topic_filter]
+            del self._needed[name]
 
     def _drop_questions(self, one: Reserved, now: Nanos, topic_filter: str | None = None) -> None:
         """All of them, or those about a filter."""
@@ -151,7 +162,7 @@ class SubscriberReservations:
                 del self._by_question[question]
                 one.granted.pop(question, None)
                 self.network.release(question, now)
-                self._need(about, -1, now)
+                self._need(RESERVE + about, -1, now)
 
     # What other brokers advertise
 
@@ -252,6 +263,7 @@ class SubscriberReservations:
             answer, one.answer = one.answer, None
             del self.requests[one.key]
             self._timers.cancel(one.timer)
+            self._look_no_more(one, now)
             answer(refused, now)
             return
         one.state = "denied"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from overlane.core.bundles import ANY, groups_of
 from overlane.core.qos import QosClass
 from overlane.core.units import SECOND, Nanos
 from overlane.pubsub.cluster.names import ADVERTISED, RESERVE
@@ -30,7 +31,8 @@ RESERVATIONS = "$overlane/reservations/"
 AWAY_NS: Nanos = 10 * SECOND
 """How long the advertisements of a client outlive its connection."""
 REQUESTS_MAX = 4096
-TIERS = "got a reservation in an overlay of edges and routing brokers; expected plain brokers"
+ROUTING = "got a reservation at a routing broker; expected an edge, where clients are"
+WILD = "got a wildcard in the first two levels of {}; expected none, since routing brokers share topics by these levels"
 
 
 def own_topic(client_id: str) -> str:
@@ -88,8 +90,8 @@ class Reservations:
             self._named.pop(name, None)
             self._flows_changed()
             return
-        self._check_tiers()
         advertisement = read_advertisement(name, payload)
+        self._check_tiers(advertisement.filter)
         if (before := self._named.get(name)) is not None and before != advertisement.filter:
             self.advertising.withdraw(owner, before, now)
         self._named[name] = advertisement.filter
@@ -127,9 +129,11 @@ class Reservations:
             self._seen_changes = self.advertising.changes
             self._on_flows()
 
-    def _check_tiers(self) -> None:
-        if self._uplink.is_edge or self._uplink.is_routing:
-            raise BadReservation(TIERS)
+    def _check_tiers(self, topic_filter: str) -> None:
+        if self._uplink.is_routing:
+            raise BadReservation(ROUTING)
+        if self._uplink.is_edge and groups_of(topic_filter) == ANY:
+            raise BadReservation(WILD.format(topic_filter))
 
     # Subscribers
 
@@ -143,7 +147,7 @@ class Reservations:
         now: Nanos,
     ) -> None:
         """BadReservation."""
-        self._check_tiers()
+        self._check_tiers(topic_filter)
         if len(self.reserving.requests) >= REQUESTS_MAX and (client_id, name) not in self.reserving.requests:
             raise BadReservation(f"got more than {REQUESTS_MAX} reservations at this broker; expected fewer")
         self.reserving.ask((client_id, name), topic_filter, request, answer, now)
