@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from brokers import free_port
 from overlane.cli.main import app
-from overlane.cli.output import count, milliseconds, size, span
+from overlane.cli.tables import count, milliseconds, size, span
 from waiting import eventually
 from watched import let_in
 

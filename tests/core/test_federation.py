@@ -3,6 +3,7 @@
 import pytest
 from handwired import Overlay
 
+from overlane.core.events import RefusedAtBorder
 from overlane.core.federation import OPEN, Federation, Passage, inner
 from overlane.core.qos import QosClass
 
@@ -51,6 +52,27 @@ def test_only_what_may_enter_enters_whoever_sent_it() -> None:
     net = overlay(c=Federation(enter=(Passage("a", ("#",)), Passage("b", ("alarms/#",)))))
     assert published(net) == {"alarms/1": [b"a", b"b"], "private/1": [b"a"]}
     assert net.brokers["c"].counters["refused_at_border"] == 1
+
+
+def test_operators_are_told_once_in_a_while_of_whom_messages_may_not_enter() -> None:
+    net = overlay(c=Federation(enter=(Passage("a", ("#",)), Passage("b", ("alarms/#",)))))
+    published(net)
+    net.publish("b", "private/2", b"b")
+    net.run(10_000)
+    told = net.of("c", RefusedAtBorder)
+    assert {(one.origin, one.topic) for one in told[:1]} == {("b", "private/1")}
+    assert sum(one.messages for one in told) == 2
+    assert {one.origin for one in told} == {"b"}
+
+
+def test_a_broker_knows_who_gets_nothing_of_a_topic_because_it_may_not_leave() -> None:
+    net = overlay(a=Federation(leave=(Passage("*", ("alarms/#",)), Passage("b", ("#",)))))
+    for name in "bc":
+        net.subscribe(name, "#")
+    net.run(500)
+    topics = ("alarms/1", "private/1")
+    assert [net.brokers["a"].withheld_from(topic) for topic in topics] == [(), ("c",)]
+    assert [net.brokers["b"].withheld_from(topic) for topic in topics] == [(), ()]
 
 
 def test_a_transit_broker_carries_what_may_not_enter_its_own_domain() -> None:

@@ -1,13 +1,20 @@
 """What may leave a running broker and enter another is checked at both, each by a file that only it has."""
 
 import asyncio
+import re
 from collections.abc import Iterator
+from functools import partial
+from urllib.request import urlopen
 
+import mqtt5
 import pytest
+from typer.testing import CliRunner
 
+from overlane.cli.main import app
 from overlane.client import Client, connect
 from overlays import Member, RealOverlay
-from waiting import eventually_async
+from waiting import eventually, eventually_async
+from watched import Caller, let_in
 
 pytestmark = pytest.mark.slow
 
@@ -60,6 +67,14 @@ def refused(member: Member) -> int:
     return found
 
 
+def refused_on_leave(member: Member) -> int:
+    answer = member.ask("/status")
+    assert isinstance(answer, dict)
+    found = answer["refused"].get("border (leave)", 0)
+    assert isinstance(found, int)
+    return found
+
+
 class Ear:
     def __init__(self, client: Client) -> None:
         self.heard: list[tuple[str, bytes]] = []
@@ -88,7 +103,7 @@ def test_only_what_may_leave_one_broker_and_enter_the_other_crosses(line: RealOv
                 await at_a.publish("open/probe", b"a", qos=1)
                 await at_b.publish("open/probe", b"b", qos=1)
                 await asyncio.sleep(0.05)
-            before = refused(line["c"])
+            before, before_leaving = refused(line["c"]), refused_on_leave(line["a"])
             for topic in sorted(topics):
                 await at_a.publish(topic, b"a", qos=1)
                 await at_b.publish(topic, b"b", qos=1)
@@ -97,11 +112,49 @@ def test_only_what_may_leave_one_broker_and_enter_the_other_crosses(line: RealOv
             await eventually_async(lambda: topics <= far.of("b"), "all of b there", 30.0)
             # Told of at the border of c: what a lets out and c not in. What a keeps never comes so far.
             assert refused(line["c"]) - before == 1
+            assert refused_on_leave(line["a"]) - before_leaving == 1
             for task in listening:
                 task.cancel()
             return far.of("a") & topics, middle.of("a") & topics, far.of("b") & topics
 
     assert asyncio.run(story()) == ({"open/x"}, topics, topics)
+
+
+def test_both_borders_are_in_status_log_and_metrics_and_the_publisher_is_told(line: RealOverlay) -> None:
+    publisher = let_in(int(line["a"].mqtt.rpartition(":")[2]), "publisher")
+    listener = let_in(int(line["c"].mqtt.rpartition(":")[2]), "listener")
+    listener.subscribe("#")
+    eventually(lambda: "may not leave" in told_of(publisher, "closed/y"), "the need of c is known at a", 30.0)
+    assert told_of(publisher, "closed/y") == "closed/y may not leave for c"
+    entered = refused(line["c"])
+    eventually(lambda: told_of(publisher, "told/y") == "" and refused(line["c"]) > entered, "refused at c", 30.0)
+    for name, reason, in_log in (
+        ("a", "border (leave)", 'reason="border (leave)" told="closed/y may not leave for c" client=publisher'),
+        ("c", "border (enter)", "messages of a may not enter, such as of told/"),
+    ):
+        shown = CliRunner().invoke(app, ["status", line[name].admin]).output
+        assert f"{name} refused: {reason} " in shown
+        line.wait_until(partial(_is_logged, line[name], in_log), f"{in_log!r} in the log", 30.0)
+    assert re.search(r'^overlane_refused_total\{reason="border \(leave\)"\} [1-9]', metrics(line["a"]), re.MULTILINE)
+    assert re.search(r"^overlane_overlay_refused_at_border_total [1-9]", metrics(line["c"]), re.MULTILINE)
+    publisher.close()
+    listener.close()
+
+
+def _is_logged(member: Member, text: str) -> bool:
+    return text in member.log.read_text()
+
+
+def metrics(member: Member) -> str:
+    with urlopen(f"http://{member.admin}/metrics", timeout=30.0) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def told_of(publisher: Caller, topic: str) -> str:
+    """The reason in the acknowledgement of a message; empty if there is none."""
+    publisher.send(mqtt5.PublishPacket(topic, b"x", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=1))
+    return publisher.read(mqtt5.PubAckPacket).reason_str or ""
 
 
 def test_what_is_retained_crosses_no_border_that_it_may_not(line: RealOverlay) -> None:

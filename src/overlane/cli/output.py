@@ -10,19 +10,17 @@ from typing import Annotated, Generic, NamedTuple, TypeVar
 
 import msgspec
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
-from rich.table import Table
 
 from overlane.adminapi.views import View
 from overlane.cli.admin.admin_client import DEFAULT, Response, Targets, error_lines, get_all, targets_of
 from overlane.cli.exit_status import exit_on_error
+from overlane.cli.tables import OutputConsole
 
 NO_ANSWER = 1
 EVERY_S = 1.0
-PLAIN_WIDTH = 1_000
-"""Lines are not wrapped if the output is not a terminal."""
 
 Body = TypeVar("Body", bound=View)
 
@@ -69,13 +67,14 @@ def run_query(
     as_json: bool = False,
     watch: bool = False,
     token_file: Path | None = None,
+    wide: bool = False,
 ) -> None:
     """Query brokers and print the result, as the options of a command say."""
     with exit_on_error():
         targets = targets_of(target, token_file)
     if watch:
         try:
-            _watch(query, targets, as_json)
+            _watch(query, targets, as_json, wide)
         except KeyboardInterrupt:
             return
     responses = get_all(targets, query.path, query.parameters, query.kind)
@@ -85,11 +84,11 @@ def run_query(
         typer.echo(error_lines(responses), err=True)
         raise typer.Exit(NO_ANSWER)
     if not as_json:
-        _console().print(_rendered(query, QueryResult(responses, {}, 0.0)))
+        OutputConsole(wide).print(_rendered(query, QueryResult(responses, {}, 0.0)))
 
 
-def _watch(query: Query[Body], targets: Targets, as_json: bool) -> None:
-    console = _console()
+def _watch(query: Query[Body], targets: Targets, as_json: bool, wide: bool) -> None:
+    console = OutputConsole(wide, is_redrawn=True)
     previous: dict[str, Body] = {}
     previous_s = 0.0
     with Live(console=console, auto_refresh=False, transient=False) as live:
@@ -121,44 +120,3 @@ def _json(responses: Sequence[Response[Body]]) -> bytes:
         for one in responses
     ]
     return msgspec.json.encode({"brokers": brokers})
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
-
-
-# Tables
-
-
-def table(*columns: str, numbers: Sequence[str] = ()) -> Table:
-    """Columns by name; those in `numbers` are aligned right."""
-    made = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in columns:
-        made.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
-    return made
-
-
-def count(number: float) -> str:
-    """With a space between thousands."""
-    return f"{number:,.0f}".replace(",", " ")
-
-
-def size(size_bytes: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size_bytes < 1024 or unit == "GiB":
-            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
-        size_bytes /= 1024
-    raise AssertionError
-
-
-def span(duration_s: float) -> str:
-    """Rounded, in the largest unit that fits."""
-    for unit, in_s in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if duration_s >= in_s:
-            return f"{duration_s / in_s:.1f} {unit}"
-    return f"{duration_s:.0f} s"
-
-
-def milliseconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"

@@ -331,6 +331,10 @@ class OverlayBroker:
             return (f"?{group_of(topic)}",)
         return self._source.destinations.of(topic)
 
+    def withheld_from(self, topic: str) -> tuple[str, ...]:
+        """The brokers that need the topic, and get nothing from here by the rules of the border."""
+        return self._source.destinations.withheld_from(topic)
+
     @property
     def map_changes(self) -> int:
         """Grows whenever the map of the links may have changed."""

@@ -143,7 +143,7 @@ class BrokerViews:
             "detours": counters.detours,
             "filters_refused": self.source.destinations.remote.refused,
             "unsendable_dropped": self.links.unsendable,
-            "refused_at_border": self.sink.refused,
+            "refused_at_border": self.sink.refused.messages,
             "retained_bytes": self.source.retained_bytes,
             "held_messages": len(self.source.held),
             "unconfirmed_samples": self.source.trust.missed,

@@ -365,6 +365,15 @@ class BrokersRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedAtBorder:
+    """So many messages of another broker arrived lately that may not enter here; the topic of one of them."""
+
+    origin: str
+    topic: str
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
 class LaterIncarnationKnown:
     """Others know a later incarnation of this broker and would ignore this one: it must restart with at least
     this incarnation. Its store was lost, perhaps, and its clock is behind."""
@@ -409,6 +418,7 @@ ReportedEffect = (
     | PathSuspected
     | PathTrusted
     | BrokersRefused
+    | RefusedAtBorder
     | NameConflict
 )
 """Effects that are reported to people: log, events of the admin API, telemetry."""

@@ -74,7 +74,7 @@ class Upkeep:
         is_sweep = now >= self._next_sweep
         if is_sweep:
             self._next_sweep = now + SLOW_SWEEP
-            effects += self._admission.take_told(now)
+            effects += [*self._admission.take_told(now), *self._sink.refused.take_told()]
             self._sink.forget_idle(now)
             self._routes.sweep(now)
             self._dispatcher.drop_early(now)

@@ -339,6 +339,8 @@ class Observer:
                 self.timeline.broker(at_s, "bad", event.peer, f"runs twice, says {name}", event.cause)
             case "brokers-refused":
                 self.timeline.broker(at_s, "bad", event.peer, f"tells {name} of too many brokers", event.cause)
+            case "border":
+                self.timeline.broker(at_s, "bad", event.peer, f"sends {name} what may not enter", event.cause)
 
 
 def _ms(deadline_ns: int) -> float | None:

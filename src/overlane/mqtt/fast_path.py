@@ -112,6 +112,8 @@ class FastPath:
             return
         if connection.framer.packet_bytes_max < PACKET_BYTES_MAX:
             return  # the lane does not look at the size
+        if state.uplink.withheld_from(topic):
+            return  # each message that may not leave is counted
         qos = None
         if state.uplink.carries(topic):
             qos = state.cluster.class_of(topic, state.settings.qos.of(topic), now)

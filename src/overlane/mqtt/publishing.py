@@ -81,11 +81,17 @@ class PublishPackets:
             reason = 0 if accepted.has_receivers else NO_SUBSCRIBERS
             connection.waits |= accepted.is_stored
             connection.acks_owed += qos == 1
-            kind = writing.PUBACK if qos == 1 else writing.PUBREC
-            connection.send(writing.ack(connection.version, kind, packet_id, reason))
+            self._acknowledge(connection, qos, packet_id, reason, accepted.told)
         if accepted.crowding > backpressure.CROWDED:
             rests_until_ns = now + backpressure.rest_ns(accepted.crowding)
             connection.rests_until_ns = max(connection.rests_until_ns, rests_until_ns)
+
+    def _acknowledge(self, connection: Connection, qos: int, packet_id: int, reason: int, told: str) -> None:
+        if told and connection.version == V5:
+            connection.send_explained(lambda why: _answer(qos, packet_id, reason, why), told)
+        else:
+            kind = writing.PUBACK if qos == 1 else writing.PUBREC
+            connection.send(writing.ack(connection.version, kind, packet_id, reason))
 
     def _acknowledge_again(self, connection: Connection, session: Session, qos: int, packet_id: int) -> None:
         """A message that was accepted before."""
@@ -159,15 +165,15 @@ class PublishPackets:
             return
         if connection.version == V5:
             reason = publish_reason(refused.fault)
-
-            def answer(told: str | None) -> mqtt5.Packet:
-                if qos == 1:
-                    return mqtt5.PubAckPacket(packet_id, reason_code=mqtt5.PubAckReasonCode(reason), reason_str=told)
-                return mqtt5.PubRecPacket(packet_id, reason_code=mqtt5.PubRecReasonCode(reason), reason_str=told)
-
-            connection.send_explained(answer, refused.told)
+            connection.send_explained(lambda told: _answer(qos, packet_id, reason, told), refused.told)
         elif refused.why in (Refusal.DENIED, Refusal.TOO_LARGE, Refusal.PROTOCOL, Refusal.SUSPECT):
             kind_311 = writing.PUBACK if qos == 1 else writing.PUBREC
             connection.send(writing.ack(connection.version, kind_311, packet_id, 0))
         else:
             raise Malformed(QUOTA, refused.told)
+
+
+def _answer(qos: int, packet_id: int, reason: int, told: str | None) -> mqtt5.Packet:
+    if qos == 1:
+        return mqtt5.PubAckPacket(packet_id, reason_code=mqtt5.PubAckReasonCode(reason), reason_str=told)
+    return mqtt5.PubRecPacket(packet_id, reason_code=mqtt5.PubRecReasonCode(reason), reason_str=told)

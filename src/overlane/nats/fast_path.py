@@ -73,7 +73,7 @@ class FastPath:
             return
         if audience.groups or state.cluster.directory.shared(topic) or state.uplink.carries(topic):
             return
-        if state.is_mediated(topic):
+        if state.is_mediated(topic) or state.uplink.withheld_from(topic):
             return
         targets: list[Target] = []
         for receiver in audience.receivers:

@@ -17,6 +17,7 @@ from overlane.core.events import (
     NameConflict,
     PathSuspected,
     PathTrusted,
+    RefusedAtBorder,
     ReportedEffect,
     RequirementChanged,
     RouteChanged,
@@ -112,6 +113,8 @@ class Observing:
                     brokers_max,
                     adverts,
                 )
+            case RefusedAtBorder(origin, topic, messages):
+                log.warning("%d messages of %s may not enter, such as of %s", messages, origin, topic[:100])
             case NameConflict(broker, detail):
                 log.error("another broker runs under the name %s: %s", broker, detail)
             case _:

@@ -38,6 +38,8 @@ class Refusal(StrEnum):
     STORE = "store unavailable"
     BUSY = "overlay busy"
     SUSPECT = "ended the broker before"
+    BORDER = "border (leave)"
+    """A message was not sent to brokers that it may not leave for; others got it."""
 
 
 @dataclass(slots=True)

@@ -34,6 +34,7 @@ from overlane.core.events import (
     PathSuspected,
     PathTrusted,
     PublishResult,
+    RefusedAtBorder,
     RequirementChanged,
     RouteChanged,
     RouteEstablished,
@@ -288,7 +289,9 @@ class Host(Generic[CoreT]):
                 self._witness.link_changed(self._name, effect)
             case DirectLinksWanted():
                 self._witness.direct_links_wanted(self._name, effect)
-            case BrokersRefused() | LaterIncarnationKnown() | NameConflict() | ScopeChanged() | NeighbourSaid():
+            case BrokersRefused() | RefusedAtBorder() | LaterIncarnationKnown() | NameConflict():
+                pass
+            case ScopeChanged() | NeighbourSaid():
                 pass
             case InterestChanged() | HeldMessageSent():
                 pass  # for the service for clients, which is not simulated here

@@ -19,6 +19,7 @@ from overlane.core.events import (
     NameConflict,
     PathSuspected,
     PathTrusted,
+    RefusedAtBorder,
     ReportedEffect,
     RequirementChanged,
     RouteChanged,
@@ -213,6 +214,8 @@ class Recording:
 
             case NameConflict(broker, detail):
                 self.recorder.add(Event(at_ns, EventKind.NAME_CONFLICT, peer=broker, reason=detail))
+            case RefusedAtBorder():
+                pass  # it is counted (sampler.py)
             case BrokersRefused(neighbour, adverts, _):
                 self.recorder.add(Event(at_ns, EventKind.BROKERS_REFUSED, peer=neighbour, times=adverts))
 

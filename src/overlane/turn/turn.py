@@ -45,6 +45,7 @@ from overlane.core.events import (
     PathTrusted,
     ReadersReady,
     RecordChange,
+    RefusedAtBorder,
     ReportedEffect,
     RequirementChanged,
     RouteChanged,
@@ -355,7 +356,7 @@ class Turn:
                     self._tell_service(effect, now)
                     effects += self._uplink.take_effects()
                     is_answered = True
-                case Close() | BrokersRefused() | LaterIncarnationKnown() | NameConflict():
+                case Close() | BrokersRefused() | RefusedAtBorder() | LaterIncarnationKnown() | NameConflict():
                     told.append(effect)
                 case ScopeChanged() | DirectLinksWanted() | RequirementChanged():
                     told.append(effect)

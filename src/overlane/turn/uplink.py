@@ -18,6 +18,8 @@ class CoreUplink:
     def __init__(self, core: OverlayBroker, is_alone: bool) -> None:
         self._core = core
         self.is_alone = is_alone
+        self.has_border = core.config.federation.leave is not None
+        self._withheld: TopicCache[str, Sequence[str]] = TopicCache()
         self._carried: TopicCache[str, bool] = TopicCache()
         self._carried_of = -1
         self._effects: list[Effect] = []
@@ -57,13 +59,28 @@ class CoreUplink:
 
     def carries(self, topic: str) -> bool:
         if self._carried_of != self._core.interest_changes:
-            self._carried.clear()
-            self._carried_of = self._core.interest_changes
+            self._forget_topics()
         found = self._carried.get(topic)
         if found is None:
             self._carried.make_room(topic)
             found = self._carried[topic] = self._core.carries(topic)
         return found
+
+    def withheld_from(self, topic: str) -> Sequence[str]:
+        if not self.has_border:
+            return ()
+        if self._carried_of != self._core.interest_changes:
+            self._forget_topics()
+        found = self._withheld.get(topic)
+        if found is None:
+            self._withheld.make_room(topic)
+            found = self._withheld[topic] = self._core.withheld_from(topic)
+        return found
+
+    def _forget_topics(self) -> None:
+        self._carried.clear()
+        self._withheld.clear()
+        self._carried_of = self._core.interest_changes
 
     def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:
         self.is_touched = True

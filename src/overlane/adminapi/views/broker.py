@@ -84,6 +84,8 @@ OVERLAY_LOSSES = (
     "destination_left_dropped",
 )
 """Counters of the overlay core that count lost messages. A second copy that is dropped is not lost."""
+ON_ENTRY = "border (enter)"
+"""A message of another broker may not enter here. What may not leave is among what clients were refused."""
 
 
 class CoordinationView(View, frozen=True, kw_only=True):
@@ -175,6 +177,12 @@ class BrokerView(View, frozen=True, kw_only=True):
         """Messages lost on their way to other brokers, by reason, where there are any."""
         found = ((name, self.overlay.get(name, 0)) for name in OVERLAY_LOSSES)
         return {name.removesuffix("_dropped").replace("_", " "): number for name, number in found if number}
+
+    @property
+    def turned_away(self) -> dict[str, int]:
+        """Clients, packets and messages of other brokers that were refused, by reason, where there are any."""
+        at_border = self.overlay.get("refused_at_border", 0)
+        return self.refused | ({ON_ENTRY: at_border} if at_border else {})
 
 
 class HealthView(View, frozen=True, kw_only=True):

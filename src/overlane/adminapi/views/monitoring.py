@@ -9,7 +9,9 @@ from overlane.adminapi.views.gateways import GatewayView
 from overlane.adminapi.views.links import LinkView, RouteView
 from overlane.adminapi.views.view import View
 
-EventKind: TypeAlias = Literal["link", "route", "deadline", "requirement", "path", "name-conflict", "brokers-refused"]
+EventKind: TypeAlias = Literal[
+    "link", "route", "deadline", "requirement", "path", "name-conflict", "brokers-refused", "border"
+]
 
 
 class EventView(View, frozen=True, kw_only=True):
@@ -20,6 +22,7 @@ class EventView(View, frozen=True, kw_only=True):
     `destinations` over `paths` do not arrive, or is `trusted` again. requirement:
     that to `peer` is `unmet`, or `met` again; see `cause`. name-conflict: another broker runs under the name
     `peer`, according to `cause`. brokers-refused: `peer` told of more brokers than there is room for; see `cause`.
+    border: messages of `peer` may not enter here; see `cause`.
     """
 
     number: int

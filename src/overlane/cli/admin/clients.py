@@ -8,22 +8,11 @@ from rich.markup import escape
 
 from overlane.adminapi.views import ClientPage, ClientView
 from overlane.cli.admin.admin_client import DEFAULT
-from overlane.cli.output import (
-    AsJson,
-    Limit,
-    Query,
-    QueryResult,
-    Target,
-    TokenFile,
-    Watch,
-    count,
-    run_query,
-    size,
-    span,
-    table,
-)
+from overlane.cli.output import AsJson, Limit, Query, QueryResult, Target, TokenFile, Watch, run_query
+from overlane.cli.tables import Wide, count, size, span, table
 
 _NUMBERS = ("since", "silent", "subs", "queued", "sent", "in", "out", "unsent")
+_DROPPED_FIRST = ("unsent", "silent", "protocol", "subs", "sent", "since", "user", "out", "in")
 
 
 def clients(
@@ -35,14 +24,16 @@ def clients(
     as_json: AsJson = False,
     watch: Watch = False,
     token_file: TokenFile = None,
+    wide: Wide = False,
 ) -> None:
     """Show clients with their queues and traffic, including disconnected clients with a session."""
     query = Query("/clients", {"limit": limit, "filter": wanted}, ClientPage, _show)
-    run_query(query, target, as_json, watch, token_file)
+    run_query(query, target, as_json, watch, token_file, wide)
 
 
 def _show(result: QueryResult[ClientPage]) -> RenderableType:
-    shown = table("broker", "client", "user", "address", "protocol", *_NUMBERS, numbers=_NUMBERS)
+    columns = ("broker", "client", "user", "address", "protocol", *_NUMBERS)
+    shown = table(*columns, numbers=_NUMBERS, dropped_first=_DROPPED_FIRST)
     more = []
     for name, page in result.answers:
         for client in page.items:

@@ -8,7 +8,8 @@ from rich.markup import escape
 
 from overlane.adminapi.views import DirectoryView
 from overlane.cli.admin.admin_client import DEFAULT
-from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, Watch, run_query, table
+from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, Watch, run_query
+from overlane.cli.tables import Wide, table
 from overlane.items.directory import item_of
 
 
@@ -20,11 +21,12 @@ def directory(
     as_json: AsJson = False,
     watch: Watch = False,
     token_file: TokenFile = None,
+    wide: Wide = False,
 ) -> None:
     """Show items with their primary and mirror brokers, or those of one topic, and the risk of each broker."""
     asked: dict[str, str | int] = {} if topic is None else {"topic": topic}
     query = Query("/directory", asked, DirectoryView, lambda result: _show(result, topic))
-    run_query(query, target, as_json, watch, token_file)
+    run_query(query, target, as_json, watch, token_file, wide)
 
 
 def _show(result: QueryResult[DirectoryView], topic: str | None) -> RenderableType:
@@ -39,7 +41,7 @@ def _show(result: QueryResult[DirectoryView], topic: str | None) -> RenderableTy
     for domain, view in sorted(domains.items()):
         master = view.master or "nobody"
         parts.append(f"{escape(domain)}: epoch {view.epoch}, {escape(view.state)}; master {escape(master)}")
-        shown = table("item", "topics", "primary", "mirror", "critical")
+        shown = table("item", "topics", "primary", "mirror", "critical", wrapped=("topics",))
         for one in view.items:
             if topic is None or item_of(topic, {one.item: tuple(one.topics)}):
                 topics = escape(" ".join(one.topics))

@@ -7,21 +7,27 @@ from rich.markup import escape
 
 from overlane.adminapi.views import GatewayList, GatewayView, LaneView
 from overlane.cli.admin.admin_client import DEFAULT
-from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, Watch, count, run_query, span, table
+from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, Watch, run_query
+from overlane.cli.tables import Wide, count, span, table
 
 _NUMBERS = ("since", "in", "in/s", "in backlog", "out", "out/s", "out backlog", "not passed")
+_DROPPED_FIRST = ("since", "in/s", "out/s", "to", "in", "out", "broker")
 _COLOURS = {"up": "green", "connecting": "yellow", "down": "red"}
 
 
 def gateways(
-    target: Target = DEFAULT, as_json: AsJson = False, watch: Watch = False, token_file: TokenFile = None
+    target: Target = DEFAULT,
+    as_json: AsJson = False,
+    watch: Watch = False,
+    token_file: TokenFile = None,
+    wide: Wide = False,
 ) -> None:
     """Show gateways to foreign brokers: state, traffic in both directions, backlog, and the last error."""
-    run_query(Query("/gateways", {}, GatewayList, _show), target, as_json, watch, token_file)
+    run_query(Query("/gateways", {}, GatewayList, _show), target, as_json, watch, token_file, wide)
 
 
 def _show(result: QueryResult[GatewayList]) -> RenderableType:
-    shown = table("broker", "gateway", "to", "state", *_NUMBERS, numbers=_NUMBERS)
+    shown = table("broker", "gateway", "to", "state", *_NUMBERS, numbers=_NUMBERS, dropped_first=_DROPPED_FIRST)
     errors = []
     for name, found in result.answers:
         for gateway in found.items:

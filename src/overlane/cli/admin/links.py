@@ -5,21 +5,11 @@ from rich.markup import escape
 
 from overlane.adminapi.views import LinkList, LinkView
 from overlane.cli.admin.admin_client import DEFAULT
-from overlane.cli.output import (
-    AsJson,
-    Query,
-    QueryResult,
-    Target,
-    TokenFile,
-    Watch,
-    count,
-    milliseconds,
-    run_query,
-    size,
-    table,
-)
+from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, Watch, run_query
+from overlane.cli.tables import Wide, count, milliseconds, size, table
 
 _NUMBERS = ("latency", "jitter", "loss", "waiting", "queue")
+_DROPPED_FIRST = ("queue", "jitter", "waiting", "transport")
 _PATH_COLOURS = {
     "in_use": "green",
     "copies": "yellow",
@@ -36,13 +26,15 @@ def links(
     as_json: AsJson = False,
     watch: Watch = False,
     token_file: TokenFile = None,
+    wide: Wide = False,
 ) -> None:
     """Show links and their paths: state, transport, one-way latency, jitter, loss and queue."""
-    run_query(Query("/links", {}, LinkList, _show), target, as_json, watch, token_file)
+    run_query(Query("/links", {}, LinkList, _show), target, as_json, watch, token_file, wide)
 
 
 def _show(result: QueryResult[LinkList]) -> RenderableType:
-    shown = table("broker", "neighbour", "state", "transport", *_NUMBERS, numbers=_NUMBERS)
+    columns = ("broker", "neighbour", "state", "transport", *_NUMBERS)
+    shown = table(*columns, numbers=_NUMBERS, dropped_first=_DROPPED_FIRST)
     for name, found in result.answers:
         for link in found.items:
             colour = _COLOURS[link.state]

@@ -14,10 +14,15 @@ from rich.markup import escape
 from overlane.adminapi.views import LinkReservationsView, ReservationsView, ReservationView, TSpecView
 from overlane.cli.admin.admin_client import DEFAULT, get_bytes, targets_of
 from overlane.cli.exit_status import exit_on_error
-from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, Watch, milliseconds, run_query, table
+from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, Watch, run_query
+from overlane.cli.tables import Wide, milliseconds, table
 from overlane.core.routing.paths import paths_in
 
 _NUMBERS = ("reserved", "latency", "bound", "measured", "max", "messages", "late", "rate", "promised", "share")
+_DROPPED_FIRST = (
+    *("max", "messages", "bound", "traffic", "class", "reserved", "late", "measured"),
+    *("latency", "broker"),
+)
 NOT_WRITTEN = 1
 
 
@@ -38,6 +43,7 @@ def reservations(
     as_json: AsJson = False,
     watch: Watch = False,
     token_file: TokenFile = None,
+    wide: Wide = False,
 ) -> None:
     """Show reservations: class, traffic, rate, path, share of each link, delay bound and measured delay."""
     if pcap is not None:
@@ -48,7 +54,7 @@ def reservations(
 
         what_if_admitted(target, what_if, as_json, token_file)
         return
-    run_query(Query("/reservations", {}, ReservationsView, _show), target, as_json, watch, token_file)
+    run_query(Query("/reservations", {}, ReservationsView, _show), target, as_json, watch, token_file, wide)
 
 
 def _write_capture(target: str, file: Path, token_file: Path | None) -> None:
@@ -76,6 +82,8 @@ def _show(result: QueryResult[ReservationsView]) -> RenderableType:
         *("broker", "client", "filter", "class", "traffic", "reserved", "latency", "bound", "measured", "max"),
         *("messages", "late", "path", "state"),
         numbers=_NUMBERS,
+        dropped_first=_DROPPED_FIRST,
+        wrapped=("path", "state"),
     )
     for name, found in result.answers:
         for one in found.reservations:
@@ -99,7 +107,12 @@ def _show(result: QueryResult[ReservationsView]) -> RenderableType:
 
 
 def _advertised(result: QueryResult[ReservationsView]) -> RenderableType:
-    shown = table("broker", "advertises", "traffic", "excess", "asked for by", "messages", "beyond", numbers=_NUMBERS)
+    shown = table(
+        *("broker", "advertises", "traffic", "excess", "asked for by", "messages", "beyond"),
+        numbers=_NUMBERS,
+        dropped_first=("messages", "excess", "traffic", "beyond"),
+        wrapped=("asked for by",),
+    )
     for name, found in result.answers:
         for one in found.advertised:
             row = name, one.filter, _traffic(one.tspec), one.excess, ", ".join(one.subscribers) or "-"
@@ -108,7 +121,12 @@ def _advertised(result: QueryResult[ReservationsView]) -> RenderableType:
 
 
 def _links(result: QueryResult[ReservationsView]) -> RenderableType:
-    shown = table("link", "rate", "promised", "share", "reservations", numbers=_NUMBERS)
+    shown = table(
+        *("link", "rate", "promised", "share", "reservations"),
+        numbers=_NUMBERS,
+        dropped_first=("rate", "promised"),
+        wrapped=("reservations",),
+    )
     for name, found in result.answers:
         for link in found.links:
             flows = ", ".join(f"{one.filter} {one.share:.1%}" for one in link.flows)

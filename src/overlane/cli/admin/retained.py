@@ -11,19 +11,8 @@ from overlane.adminapi.topic_filters import fault_of
 from overlane.adminapi.views import RetainedPage, RetainedRemoved
 from overlane.cli.admin.admin_client import DEFAULT, Targets, delete, targets_of
 from overlane.cli.exit_status import exit_on_error, fail
-from overlane.cli.output import (
-    AsJson,
-    Limit,
-    Query,
-    QueryResult,
-    Target,
-    TokenFile,
-    count,
-    run_query,
-    size,
-    span,
-    table,
-)
+from overlane.cli.output import AsJson, Limit, Query, QueryResult, Target, TokenFile, run_query
+from overlane.cli.tables import Wide, count, size, span, table
 
 _NUMBERS = ("bytes", "qos", "age", "expires in")
 PAGE = 1_000
@@ -39,13 +28,14 @@ def retained(
     limit: Limit = 50,
     as_json: AsJson = False,
     token_file: TokenFile = None,
+    wide: Wide = False,
 ) -> None:
     """Show retained messages by topic, or remove them at all brokers."""
     if wanted and (wrong := fault_of(wanted)):
         fail(f"--filter: {wrong}")
     if not remove:
         parameters: dict[str, str | int] = {"limit": limit, "filter": wanted}
-        run_query(Query("/retained", parameters, RetainedPage, _show), target, as_json, False, token_file)
+        run_query(Query("/retained", parameters, RetainedPage, _show), target, as_json, False, token_file, wide)
         return
     if not wanted:
         fail("--remove: got no --filter; expected one, such as --filter 'old/#', or --filter '#' for all")
@@ -72,7 +62,7 @@ def _remove(targets: Targets, wanted: str) -> None:
 
 
 def _show(result: QueryResult[RetainedPage]) -> RenderableType:
-    shown = table("broker", "topic", *_NUMBERS, numbers=_NUMBERS)
+    shown = table("broker", "topic", *_NUMBERS, numbers=_NUMBERS, dropped_first=("qos", "expires in", "age"))
     more = []
     for name, page in result.answers:
         for one in page.items:

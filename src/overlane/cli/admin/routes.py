@@ -5,12 +5,15 @@ from rich.markup import escape
 
 from overlane.adminapi.views import RouteList, RouteView
 from overlane.cli.admin.admin_client import DEFAULT
-from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, Watch, milliseconds, run_query, table
+from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, Watch, run_query
+from overlane.cli.tables import Wide, milliseconds, table
 
 TOPICS_SHOWN = 3
 PATHS_SHOWN = 3
 
 _NUMBERS = ("deadline", "latency")
+_DROPPED_FIRST = ("routing", "deadline", "latency")
+_WRAPPED = ("topics", "paths", "cause")
 
 
 def routes(
@@ -18,13 +21,19 @@ def routes(
     as_json: AsJson = False,
     watch: Watch = False,
     token_file: TokenFile = None,
+    wide: Wide = False,
 ) -> None:
     """Show routes: topics, destinations, paths, latency, and why the paths were chosen."""
-    run_query(Query("/routes", {}, RouteList, _show), target, as_json, watch, token_file)
+    run_query(Query("/routes", {}, RouteList, _show), target, as_json, watch, token_file, wide)
 
 
 def _show(result: QueryResult[RouteList]) -> RenderableType:
-    shown = table("broker", "topics", "to", "deadline", "latency", "paths", "routing", "cause", numbers=_NUMBERS)
+    shown = table(
+        *("broker", "topics", "to", "deadline", "latency", "paths", "routing", "cause"),
+        numbers=_NUMBERS,
+        dropped_first=_DROPPED_FIRST,
+        wrapped=_WRAPPED,
+    )
     for name, found in result.answers:
         for route in found.items:
             topics = _some(route.topics, TOPICS_SHOWN) or "-"

@@ -7,21 +7,14 @@ from rich.markup import escape
 
 from overlane.adminapi.views import BrokerView
 from overlane.cli.admin.admin_client import DEFAULT
-from overlane.cli.output import (
-    AsJson,
-    Query,
-    QueryResult,
-    Target,
-    TokenFile,
-    Watch,
-    count,
-    run_query,
-    size,
-    span,
-    table,
-)
+from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, Watch, run_query
+from overlane.cli.tables import Wide, count, size, span, table
 
 _NUMBERS = ("up", "clients", "sessions", "subs", "retained", "queued", "in/s", "out/s", "dropped", "refused", "memory")
+_DROPPED_FIRST = (
+    *("loop lag", "sessions", "store", "memory", "subs", "retained"),
+    *("queued", "up", "refused", "dropped", "clients"),
+)
 
 
 def status(
@@ -29,13 +22,16 @@ def status(
     as_json: AsJson = False,
     watch: Watch = False,
     token_file: TokenFile = None,
+    wide: Wide = False,
 ) -> None:
     """Show the state of brokers: clients, traffic, queues, store, links, dropped and refused messages."""
-    run_query(Query("/status", {}, BrokerView, _show), target, as_json, watch, token_file)
+    run_query(Query("/status", {}, BrokerView, _show), target, as_json, watch, token_file, wide)
 
 
 def _show(result: QueryResult[BrokerView]) -> RenderableType:
-    shown = table("broker", "state", *_NUMBERS, "links", "store", "loop lag", numbers=_NUMBERS)
+    shown = table(
+        *("broker", "state", *_NUMBERS, "links", "store", "loop lag"), numbers=_NUMBERS, dropped_first=_DROPPED_FIRST
+    )
     for _, broker in result.answers:
         store = broker.store
         shown.add_row(
@@ -50,7 +46,7 @@ def _show(result: QueryResult[BrokerView]) -> RenderableType:
             count(broker.rates.messages_in),
             count(broker.rates.messages_out),
             count(sum(broker.dropped.values()) + sum(broker.overlay_lost.values())),
-            count(sum(broker.refused.values())),
+            count(sum(broker.turned_away.values())),
             size(broker.process.memory_bytes),
             f"{broker.links_up}/{broker.links}",
             store.state if store.state != "writing" else f"p99 {store.latency_p99_us / 1000:.1f} ms",
@@ -74,7 +70,7 @@ def _notes(result: QueryResult[BrokerView]) -> Iterator[str]:
         for what, counts in (
             ("dropped", broker.dropped),
             ("dropped in the overlay", broker.overlay_lost),
-            ("refused", broker.refused),
+            ("refused", broker.turned_away),
         ):
             if counts:
                 reasons = ", ".join(f"{escape(why)} {count(number)}" for why, number in counts.items())

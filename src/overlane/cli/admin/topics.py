@@ -10,22 +10,11 @@ from overlane.adminapi.topic_filters import fault_of
 from overlane.adminapi.views import TopicPage
 from overlane.cli.admin.admin_client import DEFAULT
 from overlane.cli.exit_status import fail
-from overlane.cli.output import (
-    AsJson,
-    Limit,
-    Query,
-    QueryResult,
-    Target,
-    TokenFile,
-    Watch,
-    count,
-    milliseconds,
-    run_query,
-    size,
-    table,
-)
+from overlane.cli.output import AsJson, Limit, Query, QueryResult, Target, TokenFile, Watch, run_query
+from overlane.cli.tables import Wide, count, milliseconds, size, table
 
 _NUMBERS = ("messages", "a second", "bytes", "deadline")
+_DROPPED_FIRST = ("retained", "bytes", "reliability", "deadline", "a second")
 
 
 def topics(
@@ -35,16 +24,19 @@ def topics(
     as_json: AsJson = False,
     watch: Watch = False,
     token_file: TokenFile = None,
+    wide: Wide = False,
 ) -> None:
     """Show the topics with the most messages published by clients; with --watch, message rates too."""
     if wanted and (wrong := fault_of(wanted)):
         fail(f"--filter: {wrong}")
     query = Query("/topics", {"limit": limit, "filter": wanted, "order": "messages"}, TopicPage, _show)
-    run_query(query, target, as_json, watch, token_file)
+    run_query(query, target, as_json, watch, token_file, wide)
 
 
 def _show(result: QueryResult[TopicPage]) -> RenderableType:
-    shown = table("broker", "topic", *_NUMBERS, "reliability", "retained", numbers=_NUMBERS)
+    shown = table(
+        *("broker", "topic", *_NUMBERS, "reliability", "retained"), numbers=_NUMBERS, dropped_first=_DROPPED_FIRST
+    )
     more = []
     for name, page in result.answers:
         earlier = result.previous.get(name)

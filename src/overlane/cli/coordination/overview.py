@@ -12,14 +12,14 @@ from rich.markup import escape
 
 from overlane.cli.coordination.where import File, Where, with_zookeeper
 from overlane.cli.exit_status import exit_on_error
-from overlane.cli.output import AsJson, Watch, span, table
+from overlane.cli.output import AsJson, Watch
+from overlane.cli.tables import OutputConsole, Wide, span, table
 from overlane.coordination.client import coordination_client
 from overlane.coordination.reading import Overview, read_overview
 from overlane.coordination.records import unpack
 from overlane.coordination.zookeeper import Access
 
 EVERY_S = 1.0
-PLAIN_WIDTH = 1_000
 
 
 @with_zookeeper
@@ -28,6 +28,7 @@ def brokers(
     file: File = None,
     as_json: AsJson = False,
     watch: Watch = False,
+    wide: Wide = False,
 ) -> None:
     """Show the brokers that are registered in ZooKeeper: role, domain, addresses, load, and which of them leads."""
     with exit_on_error():
@@ -35,6 +36,7 @@ def brokers(
             where.access(file),
             as_json,
             watch,
+            wide,
             _broker_rows,
             _brokers,
         )
@@ -46,6 +48,7 @@ def assignments(
     file: File = None,
     as_json: AsJson = False,
     watch: Watch = False,
+    wide: Wide = False,
 ) -> None:
     """Show which routing broker carries which bundle of topics, since when and why, and the edges that use it."""
     with exit_on_error():
@@ -53,6 +56,7 @@ def assignments(
             where.access(file),
             as_json,
             watch,
+            wide,
             _bundle_rows,
             _assignments,
         )
@@ -62,16 +66,15 @@ Rows = Callable[[Overview], list[dict[str, object]]]
 Render = Callable[[Overview], RenderableType]
 
 
-def _show(access: Access, as_json: bool, watch: bool, rows: Rows, render: Render) -> None:
+def _show(access: Access, as_json: bool, watch: bool, wide: bool, rows: Rows, render: Render) -> None:
     try:
-        asyncio.run(_poll(access, as_json, watch, rows, render))
+        asyncio.run(_poll(access, as_json, watch, wide, rows, render))
     except KeyboardInterrupt:
         return
 
 
-async def _poll(access: Access, as_json: bool, watch: bool, rows: Rows, render: Render) -> None:
-    console = Console(highlight=False)
-    console = console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
+async def _poll(access: Access, as_json: bool, watch: bool, wide: bool, rows: Rows, render: Render) -> None:
+    console = OutputConsole(wide, is_redrawn=watch)
     async with coordination_client(access) as session:
         if not watch:
             _print(console, await read_overview(session), as_json, rows, render)
@@ -135,7 +138,12 @@ def _bundle_rows(found: Overview) -> list[dict[str, object]]:
 
 
 def _brokers(found: Overview) -> RenderableType:
-    shown = table("broker", "role", "domain", "overlay", "mqtt", "load", "bundles", "", numbers=("load", "bundles"))
+    shown = table(
+        *("broker", "role", "domain", "overlay", "mqtt", "load", "bundles", ""),
+        numbers=("load", "bundles"),
+        dropped_first=("overlay", "mqtt", "load", "domain"),
+        wrapped=("overlay",),
+    )
     for broker in sorted(found.brokers, key=lambda name: (found.brokers[name].role, found.brokers[name].domain, name)):
         record, report = found.brokers[broker], found.reports.get(broker)
         carried = sum(one.broker == broker for one in found.assigned.values())
@@ -156,7 +164,12 @@ def _brokers(found: Overview) -> RenderableType:
 
 
 def _assignments(found: Overview) -> RenderableType:
-    shown = table("bundle", "routing broker", "standby", "since", "why", "edges", numbers=("bundle", "since"))
+    shown = table(
+        *("bundle", "routing broker", "standby", "since", "why", "edges"),
+        numbers=("bundle", "since"),
+        dropped_first=("since", "standby"),
+        wrapped=("why", "edges"),
+    )
     now_s = time.time()
     for row in _bundle_rows(found):
         edges = row["edges"]

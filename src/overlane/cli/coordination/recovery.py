@@ -16,7 +16,8 @@ from overlane.adminapi.views import RecoveryView
 from overlane.cli.coordination.relocation import forget_broker, move_broker, replica_set_of, what_is_lost
 from overlane.cli.coordination.where import Where, with_zookeeper
 from overlane.cli.exit_status import exit_on_error
-from overlane.cli.output import AsJson, TokenFile, Watch, table
+from overlane.cli.output import AsJson, TokenFile, Watch
+from overlane.cli.tables import OutputConsole, Wide, table
 from overlane.coordination.client import CoordinationClient, coordination_client
 from overlane.coordination.reading import read_overview
 from overlane.coordination.records import BrokerRecord, MalformedRecord
@@ -38,7 +39,6 @@ from overlane.secret_file import read_token
 EVERY_S = 1.0
 LAG_S = 1.0
 """How long a broker may take to tell its lag."""
-PLAIN_WIDTH = 1_000
 
 Record = TypeVar("Record", HostRecord, MirrorsRecord, MoveRecord)
 
@@ -89,6 +89,7 @@ def recovery(
     file: NetworkFile = None,
     as_json: AsJson = False,
     watch: Watch = False,
+    wide: Wide = False,
     token_file: TokenFile = None,
 ) -> None:
     """Show where brokers run, which hosts have copies of them, and move a broker to another host."""
@@ -98,7 +99,7 @@ def recovery(
         access = where.access(file)
         token = read_token(token_file) if token_file is not None else None
         try:
-            asyncio.run(_poll(access, token, as_json, watch))
+            asyncio.run(_poll(access, token, as_json, watch, wide))
         except KeyboardInterrupt:
             return
 
@@ -141,9 +142,8 @@ def forget(
 # Showing
 
 
-async def _poll(access: Access, token: Secret | None, as_json: bool, watch: bool) -> None:
-    console = Console(highlight=False)
-    console = console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
+async def _poll(access: Access, token: Secret | None, as_json: bool, watch: bool, wide: bool) -> None:
+    console = OutputConsole(wide, is_redrawn=watch)
     async with coordination_client(access) as session:
         if not watch:
             _print(console, await _rows(session, token), as_json)
@@ -166,7 +166,12 @@ def _print(console: Console, rows: list[Row], as_json: bool) -> None:
 
 
 def _render(rows: list[Row]) -> RenderableType:
-    shown = table("broker", "domain", "host", "epoch", "mirrors", "candidates", "", numbers=("epoch",))
+    shown = table(
+        *("broker", "domain", "host", "epoch", "mirrors", "candidates", ""),
+        numbers=("epoch",),
+        dropped_first=("epoch", "domain", "candidates"),
+        wrapped=("mirrors", "candidates"),
+    )
     for row in rows:
         candidates = ", ".join(f"{name} {score:.2f}" for name, score in sorted(row.candidates.items()))
         shown.add_row(

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from overlane.cli.exit_status import fail
+from overlane.cli.tables import OutputConsole, Wide, table
 from overlane.errors import Unavailable
 from overlane.pipeline.output_directory import OutputDirectory
 from overlane.pipeline.plans.peak_forecast import WEEKS_MIN, PeakForecast, hourly_rates
@@ -23,6 +22,7 @@ def forecast(
     out: Annotated[Path, typer.Option(help="Output directory of `overlane pipeline run`.")],
     item_levels: Annotated[int, typer.Option(min=1, help="Number of leading topic levels that form an item.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    wide: Wide = False,
 ) -> None:
     """Forecast next week's peak of each item, with an interval, from at least three weeks of telemetry."""
     run = OutputDirectory(out).latest()
@@ -36,20 +36,24 @@ def forecast(
     if as_json:
         typer.echo(msgspec.json.encode(asdict(found)))
     else:
-        _show(found)
+        _show(found, wide)
 
 
-def _show(found: PeakForecast) -> None:
-    table = Table("item", "peak", "95 %", "expected at (UTC)", "last week", title="Next week, messages per second")
+def _show(found: PeakForecast, wide: bool) -> None:
+    shown = table(
+        *("item", "peak", "95 %", "expected at (UTC)", "last week"),
+        numbers=("peak", "last week"),
+        dropped_first=("last week", "95 %"),
+    )
     for one in found.items[:ITEMS_SHOWN]:
         when = datetime.fromtimestamp(one.hour_s, UTC).strftime("%a %Y-%m-%d %H:%M")
-        table.add_row(one.item, f"{one.peak:,.1f}", f"{one.low:,.1f} to {one.high:,.1f}", when, f"{one.last_week:,.1f}")
-    console = Console()
-    console.print(table)
+        shown.add_row(one.item, f"{one.peak:,.1f}", f"{one.low:,.1f} to {one.high:,.1f}", when, f"{one.last_week:,.1f}")
+    console = OutputConsole(wide)
+    console.print("Next week, messages per second")
+    console.print(shown)
     if len(found.items) > ITEMS_SHOWN:
-        console.print(f"{len(found.items) - ITEMS_SHOWN} more items: --json", highlight=False)
+        console.print(f"{len(found.items) - ITEMS_SHOWN} more items: --json")
     console.print(
         f"backtest of {found.judged} peaks in {found.weeks} weeks: median error {found.error:.1%}, "
-        f"naive seasonal {found.naive_error:.1%}",
-        highlight=False,
+        f"naive seasonal {found.naive_error:.1%}"
     )

@@ -11,14 +11,14 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
+from rich.console import RenderableType
 from rich.markup import escape
-from rich.table import Table
 
 from overlane.adminapi.views import PlanView
 from overlane.cli.admin.admin_client import Targets, error_lines, get_all, send_all, targets_of
 from overlane.cli.exit_status import exit_on_error
-from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, run_query, table
+from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, run_query
+from overlane.cli.tables import OutputConsole, Wide, table
 from overlane.network.plan import BadPlan, Plan, read_plan
 
 REJECTED = 1
@@ -73,9 +73,9 @@ def apply_plan(
     report(f"{len(reachable.brokers)} brokers follow version {version}")
 
 
-def show(target: Target, as_json: AsJson = False, token_file: TokenFile = None) -> None:
+def show(target: Target, as_json: AsJson = False, token_file: TokenFile = None, wide: Wide = False) -> None:
     """Show the plan that each broker follows, and those it can roll back to."""
-    run_query(Query("/plan", {}, PlanView, _table), target, as_json, False, token_file)
+    run_query(Query("/plan", {}, PlanView, _table), target, as_json, False, token_file, wide)
 
 
 def diff(plan_file: PlanFile, target: Target, as_json: AsJson = False, token_file: TokenFile = None) -> None:
@@ -94,8 +94,7 @@ def diff(plan_file: PlanFile, target: Target, as_json: AsJson = False, token_fil
     shown = table("what", "from", "to", numbers=("from", "to"))
     for what, old, new in changes:
         shown.add_row(escape(what), "-" if old is None else f"{old:.6g}", "-" if new is None else f"{new:.6g}")
-    console = Console(highlight=False)
-    console.print(shown if changes else "no differences")
+    OutputConsole().print(shown if changes else "no differences")
 
 
 def rollback(
@@ -156,7 +155,7 @@ def _exit_if_rejected(errors: dict[str, str], consequence: str) -> None:
         raise typer.Exit(REJECTED)
 
 
-def _table(result: QueryResult[PlanView]) -> Table:
+def _table(result: QueryResult[PlanView]) -> RenderableType:
     shown = table("broker", "version", "from", "links", "brokers", "topics", "kept", numbers=("version",))
     for name, view in result.answers:
         plan = view.plan

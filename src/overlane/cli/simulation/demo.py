@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from overlane.cli.exit_status import exit_on_error
-from overlane.cli.output import table
 from overlane.cli.plan.rollout import differences
 from overlane.cli.signals import cancelled_by_signals
+from overlane.cli.tables import table
 from overlane.demo import lost_host
 from overlane.demo.demo_run import DemoRun, StepOutcome
 from overlane.demo.pipeline_results import PipelineResults, run_pipeline, why_not

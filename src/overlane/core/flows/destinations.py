@@ -31,6 +31,13 @@ class Destinations:
             needing = self._needing_in_tiers(topic, needing)
         return tuple(name for name in needing if name != self.me and may_leave(topic, name))
 
+    def withheld_from(self, topic: str) -> tuple[str, ...]:
+        """The brokers that need the topic and may not receive it from here."""
+        if self.federation.leave is None:
+            return ()
+        may_leave = self.federation.may_leave
+        return tuple(name for name in self.remote.needing(topic) if name != self.me and not may_leave(topic, name))
+
     def awaits_map(self, topic: str) -> bool:
         """Whether the map has no path yet to one of them, of whose needs was told lately."""
         if self.scope is None or not self.scope.newcomers:

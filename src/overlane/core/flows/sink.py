@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from overlane.core.events import Deliver, Effect, Erase, Reception, Save
-from overlane.core.federation import OPEN, Federation
+from overlane.core.federation import OPEN, Federation, inner
 from overlane.core.flows.arrival import Arrival, Inflow
+from overlane.core.flows.border import EntryRefusals
 from overlane.core.flows.gaps import Gaps
 from overlane.core.flows.history import AWAITED_FOR, NAME_BYTES, Kept, TopicHistory, unwrap
 from overlane.core.flows.inflow import INFLOWS, InflowName, InflowProgress, Inflows, Steps, bits_to_bytes, encode_name
@@ -58,8 +59,7 @@ class Sink:
     _awaiting: deque[tuple[str, str, Nanos]] = field(default_factory=deque)
     """Late subscribers: (subscriber, filter, until when history may still arrive)."""
     _matches: TopicCache[str, tuple[str, ...]] = field(default_factory=TopicCache)
-    refused: int = 0
-    """Messages that may not enter."""
+    refused: EntryRefusals = field(default_factory=EntryRefusals)
     gaps: Gaps = field(default_factory=Gaps)
     losses: MessageLosses = field(default_factory=MessageLosses)
     split: Split = no_mixed_runs
@@ -288,7 +288,7 @@ class Sink:
             try:
                 split = list(self.split(flags, body))
             except (ValueError, IndexError):
-                self.refused += self.losses.count(flags, body)
+                self.refused.messages += self.losses.count(flags, body)
                 continue
             is_whole = self.federation.enter is None and not any(self.qos.of(one[0]).history for one in split)
             opened += [message] if is_whole else split
@@ -299,7 +299,9 @@ class Sink:
         may_enter = self.federation.may_enter
         let_in = [message for message in arrival.messages if may_enter(message[0], origin_name)]
         if len(let_in) < len(arrival.messages):
-            self.refused += self.losses.of(arrival.messages) - self.losses.of(let_in)
+            count = self.losses.of(arrival.messages) - self.losses.of(let_in)
+            topic = next(one[0] for one in arrival.messages if not may_enter(one[0], origin_name))
+            self.refused.add(origin_name, inner(topic), count)
         arrival.messages = let_in
         return let_in
 

@@ -19,6 +19,7 @@ from overlane.core.events import (
     NameConflict,
     PathSuspected,
     PathTrusted,
+    RefusedAtBorder,
     ReportedEffect,
     RequirementChanged,
     RouteChanged,
@@ -134,6 +135,14 @@ class EventLog:
                     kind="brokers-refused",
                     peer=neighbour,
                     cause=f"{adverts} adverts were not kept; [limits] brokers is {brokers_max}",
+                )
+            case RefusedAtBorder(origin, topic, messages):
+                return EventView(
+                    number=self.newest,
+                    ago_s=0.0,
+                    kind="border",
+                    peer=origin,
+                    cause=f"{messages} messages may not enter, such as of {topic[:100]}",
                 )
             case _:
                 assert_never(effect)

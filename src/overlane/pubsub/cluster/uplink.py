@@ -49,6 +49,13 @@ class Uplink(Protocol):
     def carries(self, topic: str) -> bool:
         """Whether another broker needs the topic, or its history is kept for late subscribers."""
 
+    @property
+    def has_border(self) -> bool:
+        """Whether rules say what may leave this broker."""
+
+    def withheld_from(self, topic: str) -> Sequence[str]:
+        """The other brokers that need the topic, and may not get it from here."""
+
     def reserved_interest(self) -> Sequence[tuple[str, str]]:
         """What other brokers need under names that begin with `$`, as far as it was known at the start: names and
         brokers. Changes are reported (`PubSub.interest_changed`)."""
@@ -98,9 +105,13 @@ class Alone:
     is_edge = False
     is_routing = False
     changes = 0
+    has_border = False
 
     def carriers(self) -> Mapping[int, str]:
         return {}
+
+    def withheld_from(self, topic: str) -> Sequence[str]:  # noqa: ARG002
+        return ()
 
     def needing(self, topic: str) -> Sequence[str]:  # noqa: ARG002
         return ()

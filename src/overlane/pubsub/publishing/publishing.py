@@ -42,6 +42,8 @@ from overlane.pubsub.suspects import suspect_of
 
 OVERLAY_BUSY = "the overlay has no room now; try again"
 OVERLAY_TOO_LARGE = "too large for the overlay"
+WITHHELD_TOLD = 3
+"""Brokers that are named."""
 
 
 class Publishing:
@@ -226,7 +228,18 @@ class Publishing:
         given = is_stored or stored, max(crowding, crowded)
         if audience.groups or shared:
             given = both(given, self._share(message, audience, shared, qos, now))
-        return Accepted(bool(audience.receivers or audience.groups or is_carried), *given)
+        told = self._withheld(topic, publisher) if state.uplink.has_border else ""
+        return Accepted(bool(audience.receivers or audience.groups or is_carried), *given, told=told)
+
+    def _withheld(self, topic: str, publisher: Publisher | None) -> str:
+        """Count and report a message that some brokers need and may not get; what its publisher is told."""
+        names = self._state.uplink.withheld_from(topic)
+        if not names:
+            return ""
+        told = f"{topic[:100]} may not leave for {', '.join(names[:WITHHELD_TOLD])}"
+        told += f" and {len(names) - WITHHELD_TOLD} more" if len(names) > WITHHELD_TOLD else ""
+        self._state.refuse(Refusal.BORDER, told, publisher)
+        return told
 
     def _otherwise(
         self,
