@@ -7,7 +7,7 @@ Three brokers in a row, no network: a publishes 64 messages of 64 bytes in a tur
 b to c. The unit is `mqtt5.read`, a compiled decoder, on the same messages as PUBLISH packets.
 
     in and out         publishing, encoding the parcel, and from the frame to the messages at the destination; the
-                       target is at most 3 x mqtt5.read
+                       target is at most 3 x mqtt5.read, which processors run at different speeds
     with flush         the same with the complete flush of the source, so with routing and queueing; no target
     pack + unpack      encoding and decoding only, without the decisions of the source
     end to end         all work of a until it has sent them, and all work of c until they are delivered
@@ -30,7 +30,7 @@ from _cost_measures import CLASSES, measure, typical
 OUT = Path(__file__).parent / "out" / "cost.json"
 PACKING_MAX = 3.0
 TRANSIT_MIN = 20.0
-HEADINGS = ("read", "publish", "flush", "pack", "pull", "unpack", "receive", "transit", "alone")
+HEADINGS = ("read", "interpreted", "publish", "flush", "pack", "pull", "unpack", "receive", "transit", "alone")
 RATIOS = ("in and out", "with flush", "pack+unpack", "end to end", "transit")
 
 

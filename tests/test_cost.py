@@ -2,6 +2,9 @@
 
 Others on the machine take caches away, and not from all that is measured alike. What is too much in one series of
 measurements is measured again: a cost that is too high is so in every series.
+
+The unit is reading the same messages as MQTT 3.1.1 in Python. Against mqtt5.read, which is compiled, the same code
+takes 2.4 times the time on one processor and 3.7 times on another.
 """
 
 import importlib
@@ -13,6 +16,8 @@ import pytest
 
 ROUNDS = 9
 SERIES_MAX = 4
+CODEC_MAX = 0.42
+PACKING_MAX = 0.66
 
 pytestmark = pytest.mark.slow
 
@@ -45,12 +50,14 @@ def figures() -> Figures:
     return Figures(measure)
 
 
-def test_making_a_parcels_bytes_and_reading_them_takes_no_more_than_three_times_reading_mqtt(figures: Figures) -> None:
-    assert any(ratio <= 3.0 for ratio in figures.of("codec")), list(figures.of("codec"))
+def test_making_a_parcels_bytes_and_reading_them_takes_less_than_half_of_reading_mqtt(figures: Figures) -> None:
+    ratios = figures.of("codec_interpreted")
+    assert any(ratio <= CODEC_MAX for ratio in ratios), list(figures.of("codec_interpreted"))
 
 
-def test_publishing_into_a_parcel_and_reading_it_takes_no_more_than_three_times_reading_mqtt(figures: Figures) -> None:
-    assert any(ratio <= 3.0 for ratio in figures.of("packing")), list(figures.of("packing"))
+def test_publishing_into_a_parcel_and_reading_it_takes_two_thirds_of_reading_mqtt(figures: Figures) -> None:
+    ratios = figures.of("packing_interpreted")
+    assert any(ratio <= PACKING_MAX for ratio in ratios), list(figures.of("packing_interpreted"))
 
 
 def test_transit_is_at_least_twenty_times_cheaper_per_message_by_the_parcel(figures: Figures) -> None:
