@@ -60,7 +60,7 @@ def test_a_row_that_is_not_what_the_schema_says_is_refused(bad: object) -> None:
 def test_the_documentation_names_every_column_of_every_table() -> None:
     text = DOCS.read_text()
     for row, table in TABLES.items():
-        described = text.split(f"\n### {table}\n")[1].split("\n| column | what |\n")[1].split("\n\n")[0]
+        described = text.split(f"\n### {table}\n")[1].split("\n| column | meaning |\n")[1].split("\n\n")[0]
         told = re.findall(r"^\| `([a-z_`, ]+)` \|", described, re.MULTILINE)
         assert ", ".join(told).replace("`", "").split(", ") == columns(row), table
 
