@@ -25,6 +25,7 @@ BROKE = {
     7110: "a client that publishes and subscribes had to rest, and was not heard as a reader meanwhile",
     100009: "the same, in a circle of clients at four brokers",
     577: "the judge took a message for late that had missed a subscription, and that its publisher had sent again",
+    1001568: "the judge took a client for heard that had just woken up, before its first answer had arrived",
     439: "what a client was sent waited for a broken disk, and it counted as one that does not answer",
 }
 """Seeds on which an invariant was broken, and why."""

@@ -153,7 +153,14 @@ class SimulatedClient:
     def _wake_up(self, wire: Wire) -> None:
         self._observer.woke_up(wire.contact)
         wire.wake_up()
-        if wire is self._wire:
+        self._engine.at(self._engine.now + self._pause_ns, self._answers_leave, wire)
+
+    def _answers_leave(self, wire: Wire) -> None:
+        """Only when they arrive does the broker know that the client reads again."""
+        self._engine.at(wire.arrives_ns, self._is_heard_again, wire)
+
+    def _is_heard_again(self, wire: Wire) -> None:
+        if wire is self._wire and self.is_online and not wire.is_silent:
             self._observer.came(self.name)
 
     def come(self) -> None:

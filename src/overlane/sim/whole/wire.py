@@ -95,6 +95,15 @@ class Wire:
                 self.contact.goodbye_ns = self._engine.now
             self._broker.received(data)
 
+    @property
+    def is_silent(self) -> bool:
+        return self._is_silent
+
+    @property
+    def arrives_ns(self) -> Nanos:
+        """When all that was sent by now has reached the broker."""
+        return max(self._up_until, self._engine.now)
+
     def fall_silent(self) -> None:
         self._is_silent = self.contact.was_silent = True
 
