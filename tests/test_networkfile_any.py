@@ -141,6 +141,10 @@ broker = "a"
 domain = 3
 topics = ["x*"]
 format = "json"
+[[names]]
+domain = "a"
+local = "x/#"
+overlay = "y/#"
 [web]
 origins = ["https://app.example"]
 url = "https://events.example"

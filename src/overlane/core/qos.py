@@ -4,7 +4,7 @@ A class is a value. Topics of the same class whose messages go to the same broke
 overlay grows with classes and places, not with topics.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -108,8 +108,15 @@ class QosClass:
 class QosTable:
     """Which class a topic has: that of the most specific pattern that matches, or the default."""
 
-    def __init__(self, patterns: Mapping[str, QosClass], default: QosClass | None = None) -> None:
+    def __init__(
+        self,
+        patterns: Mapping[str, QosClass],
+        default: QosClass | None = None,
+        renamed: Callable[[str], str | None] | None = None,
+    ) -> None:
+        """`renamed`: the name of a topic that the patterns are for, if there is one."""
         self._classes = dict(patterns)
+        self._renamed = renamed
         self._default = default or QosClass()
         self._trie: FilterTrie[str] = FilterTrie()
         for pattern in patterns:
@@ -139,11 +146,16 @@ class QosTable:
         """The same table with more patterns."""
         return QosTable({**self._classes, **patterns}, self._default)
 
+    def under(self, renamed: Callable[[str], str | None]) -> "QosTable":
+        """The same table, for topics that have other names."""
+        return QosTable(self._classes, self._default, renamed)
+
     def of(self, topic: str) -> QosClass:
         qos = self._known.get(topic)
         if qos is None:
             self._known.make_room(topic)
-            patterns = self._trie.match(topic)
+            known_as = topic if self._renamed is None else self._renamed(topic) or topic
+            patterns = self._trie.match(known_as)
             qos = self._classes[max(patterns, key=specificity)] if patterns else self._default
             self._known[topic] = qos
         return qos

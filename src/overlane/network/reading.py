@@ -38,6 +38,7 @@ from overlane.network.sections.gateways import read_gateways
 from overlane.network.sections.items import read_items, read_placement
 from overlane.network.sections.limits import read_limits
 from overlane.network.sections.mediation import read_mediation
+from overlane.network.sections.names import read_names, refuse_advertised
 from overlane.network.sections.otlp import read_otlp
 from overlane.network.sections.overlay import (
     read_back,
@@ -147,6 +148,7 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
         web=read_web(root.table("web")),
         gateways=gateways,
         dds=read_dds(root.tables("dds"), names, [one.name for one in gateways]),
+        names=read_names(root.tables("names"), brokers),
         mediation=tuple(read_mediation(root.tables("mediation"), names)),
         coordination=coordination,
         routing=read_routing(root),
@@ -160,6 +162,7 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
         if topic.durability == "mirrored" and not network.recovery.mirrors:
             allowed = '"local", or "mirrored" where [recovery] has mirrors'
             root.faults.add(("topics", topic.filter, "durability"), '"mirrored"', allowed)
+    refuse_advertised(root, network)
     if brokers and coordination is None:
         for topic_filter, field, index, found in unknown_places(network.topics, brokers):
             path = "topics", topic_filter, field, index

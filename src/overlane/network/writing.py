@@ -21,6 +21,7 @@ from overlane.network.schema import (
     Cut,
     DdsGateway,
     Defaults,
+    DomainName,
     Emulated,
     Event,
     Gateway,
@@ -117,6 +118,7 @@ def format_network(network: Network) -> str:
         *("\n".join(_border(border)) for border in network.federation),
         *("\n".join(format_rule(rule)) for rule in network.mediation),
         *(_table("[[dds]]", gateway) for gateway in network.dds),
+        *(_table("[[names]]", one) for one in network.names),
         *(_table(f"[brokers.{_key(broker.name)}]", broker, {"name": broker.name}) for broker in network.brokers),
         *("\n".join(_link(link)) for link in network.links),
         *("\n".join(_gateway(one)) for one in network.gateways),
@@ -149,6 +151,7 @@ Fields = (
     | Recovery
     | Scoring
     | DdsGateway
+    | DomainName
     | ReservationRules
     | Advertised
     | Item

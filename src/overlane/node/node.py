@@ -26,6 +26,7 @@ from overlane.network.members import members_of, of_broker
 from overlane.network.reading import read_network
 from overlane.network.schema import Network, Security
 from overlane.network.sections.mediation import mediation_of
+from overlane.network.sections.names import names_of
 from overlane.network.sections.reservations import reservation_settings
 from overlane.node.admin.service import AdminService
 from overlane.node.clients.client_listeners import ClientListeners, PreparedListener, abandon, renew
@@ -387,6 +388,7 @@ class Node:
             reservation_settings(network, self.options.name),
             mediation_of(network, self.options.name),
             policies(network),
+            names_of(network, self.options.name),
         )
 
     def _open_store(self, loop: asyncio.AbstractEventLoop) -> TimedStore:

@@ -29,6 +29,7 @@ from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.subscriptions.table import SubscriptionTable
 from overlane.pubsub.timers import Timers
 from overlane.pubsub.write_batch import WriteBatch
+from overlane.topic_names import NameRule
 
 TOPICS_COUNTED = 10_000
 TOPIC_CHARS_COUNTED = 8 * 2**20
@@ -70,6 +71,9 @@ class Settings:
     """None: there are no rules."""
     policies: Policies | None = None
     """None: publishers of no topic are told apart."""
+    names: tuple[NameRule, ...] = ()
+    """Of topics: the names in the domain of the broker, and those in the overlay, which QoS classes, policies and
+    mirrored topics are for (`cluster.renaming`). None: they are the same."""
 
 
 @dataclass(slots=True)

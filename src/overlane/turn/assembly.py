@@ -11,6 +11,7 @@ from overlane.mqtt import runs
 from overlane.mqtt.server import MqttServer
 from overlane.pubsub.state import Settings
 from overlane.pubsub.timers import Timers
+from overlane.turn.naming import Naming
 from overlane.turn.reserving import RsvpNetwork
 from overlane.turn.turn import Turn
 from overlane.turn.uplink import CoreUplink
@@ -36,5 +37,10 @@ def assemble(
     )
     uplink, timers = CoreUplink(core, is_alone), Timers()
     reserving = RsvpNetwork(core, timers, uplink.tell)
-    server = MqttServer(config.name, settings, uplink, fresh_id, records, now, reserving, timers)
-    return Turn(server, core, uplink, reserving)
+    if not settings.names:
+        server = MqttServer(config.name, settings, uplink, fresh_id, records, now, reserving, timers)
+        return Turn(server, core, uplink, reserving)
+    naming = Naming(settings.names, uplink)
+    local = naming.local(settings)
+    server = MqttServer(config.name, local, naming.uplink, fresh_id, records, now, reserving, timers)
+    return Turn(server, core, uplink, reserving, naming)

@@ -67,6 +67,7 @@ from overlane.pubsub.contract.questions import Question
 from overlane.pubsub.notices import Notice
 from overlane.pubsub.state import SLOW_COMMIT
 from overlane.turn.backpressure import TURN_MAX, Backpressure
+from overlane.turn.naming import Naming, local_filters, local_held, local_settings
 from overlane.turn.protocols import MQTT, PROTOCOLS
 from overlane.turn.reconfigure import Reconfigure, reconfigured
 from overlane.turn.reserving import RsvpNetwork, is_rsvp
@@ -134,9 +135,19 @@ class Outcome:
 
 
 class Turn:
-    def __init__(self, server: MqttServer, core: OverlayBroker, uplink: CoreUplink, reserving: RsvpNetwork) -> None:
+    def __init__(
+        self,
+        server: MqttServer,
+        core: OverlayBroker,
+        uplink: CoreUplink,
+        reserving: RsvpNetwork,
+        naming: Naming | None = None,
+    ) -> None:
+        """`naming`: the names of topics in the domain of the broker, if they differ from those of the overlay."""
         self.server = server
         """MQTT's, which every broker has."""
+        self._naming = naming
+        self._deliver = server.deliver if naming is None else naming.uplink.receiver(server.deliver)
         self.pubsub = server.pubsub
         self.protocols: dict[str, AnyServer] = {MQTT: server}
         """The servers of the protocols that clients can use here; others are made when they are asked for."""
@@ -210,7 +221,7 @@ class Turn:
         delivered = effect, mixed
         if self.reserving.delays:
             self.reserving.delays.arrived(effect)
-        self.server.deliver(effect, now, mixed)
+        self._deliver(effect, now, mixed)
         if self.pubsub.has_more:
             outcome = self.end(now)
             outcome.delivered = [delivered, *outcome.delivered]
@@ -239,12 +250,13 @@ class Turn:
         What comes back is for the driver to carry out at once: links that are gone are closed by the end of the turn.
         """
         config = reconfigured(self.core.config, event)
+        settings = local_settings(self._naming, event.settings)
         before, self._neighbours = self._neighbours, neighbours_of(event.membership, self.core.name)
         self.handle(SetConfig(config), now)
-        self.pubsub.reconfigure(event.settings)
+        self.pubsub.reconfigure(settings)
         self.pubsub.follow_settings(now)
         for server in self.protocols.values():
-            server.reconfigure(event.settings)
+            server.reconfigure(settings)
         reserving = event.settings.reserving
         self.reserving.configure(self._neighbours, reserving.share, reserving.answer_ns, now)
         if self._neighbours:
@@ -340,7 +352,7 @@ class Turn:
             match effect:
                 case Deliver():
                     mixed: list[Mixed] = []
-                    reception = self.server.deliver(effect, now, mixed)
+                    reception = self._deliver(effect, now, mixed)
                     if effect.reliable:
                         effects += self.core.delivered(reception, now)
                         is_answered = True
@@ -378,10 +390,12 @@ class Turn:
                 self.reserving.heard(peer, body, now)
             case NeighbourSaid(peer, body):
                 self.server.neighbour_said(peer, body, now)
-            case InterestChanged(topic_filter, broker, is_needed):
-                self.pubsub.interest_changed(topic_filter, broker, is_needed, now)
+            case InterestChanged(_, broker, is_needed):
+                for one in local_filters(self._naming, effect):
+                    self.pubsub.interest_changed(one, broker, is_needed, now)
             case HeldMessageSent():
-                self.pubsub.publishing.held_message_sent(effect, now)
+                if (held := local_held(self._naming, effect)) is not None:
+                    self.pubsub.publishing.held_message_sent(held, now)
             case _:
                 assert_never(effect)
 

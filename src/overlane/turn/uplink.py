@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from overlane.core.broker import OverlayBroker
+from overlane.core.bundles import bundle_of
 from overlane.core.config import BACKUP, EDGE, ROUTING
 from overlane.core.events import Effect, Event, PublishResult, SendToNeighbour, Subscribe, Unsubscribe
 from overlane.core.qos import QosClass
@@ -15,6 +16,8 @@ from overlane.core.units import Nanos
 
 
 class CoreUplink:
+    has_names = False
+
     def __init__(self, core: OverlayBroker, is_alone: bool) -> None:
         self._core = core
         self.is_alone = is_alone
@@ -32,6 +35,7 @@ class CoreUplink:
         self.crowding, self.can_reach = core.backpressure, core.can_reach
         self.reserved_interest, self.needs_size = core.reserved_interest, core.needs_size
         self.note_served, self.needing, self.carriers = core.note_served, core.needing, core.carriers
+        self.bundle_of = bundle_of
 
     def take_effects(self) -> list[Effect]:
         """The effects of the core for all input of the server."""
@@ -120,6 +124,9 @@ class CoreUplink:
 
     def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:
         self.tell(Subscribe(subscriber, topic_filter, durable), now)
+
+    def can_share(self, topic_filter: str) -> bool:  # noqa: ARG002
+        return True
 
     def unsubscribe(self, subscriber: str, topic_filter: str, now: Nanos) -> None:
         self.tell(Unsubscribe(subscriber, topic_filter), now)

@@ -40,7 +40,7 @@ from overlane.network.schema.choices import (
     Transport,
 )
 from overlane.network.schema.domains import EMBEDDED, Coordination, CopiesOf, Recovery, RoutingTier, Scoring
-from overlane.network.schema.gateways import DdsGateway, Gateway
+from overlane.network.schema.gateways import DdsGateway, DomainName, Gateway
 from overlane.network.schema.network import Defaults, Network, Otlp, Telemetry
 from overlane.network.schema.overlay import (
     BROKER_FAILURE,
@@ -108,6 +108,7 @@ __all__ = [
     "DdsFormat",
     "DdsGateway",
     "Defaults",
+    "DomainName",
     "Durability",
     "Emulated",
     "Endpoint",

@@ -39,6 +39,14 @@ class Gateway(msgspec.Struct, frozen=True, kw_only=True):
     overlay_password_file: str | None = None
 
 
+class DomainName(msgspec.Struct, frozen=True, kw_only=True):
+    """Names of topics in a domain, and in the overlay."""
+
+    domain: str
+    local: str
+    overlay: str
+
+
 class DdsGateway(msgspec.Struct, frozen=True, kw_only=True):
     """A process that joins a broker of the overlay and a DDS domain."""
 

@@ -5,7 +5,7 @@ import msgspec
 from overlane.mediation.rule import MediationRule
 from overlane.network.schema.choices import Routing, Scheduling
 from overlane.network.schema.domains import Coordination, Recovery, RoutingTier
-from overlane.network.schema.gateways import DdsGateway, Gateway
+from overlane.network.schema.gateways import DdsGateway, DomainName, Gateway
 from overlane.network.schema.overlay import Border, Broker, Link
 from overlane.network.schema.security import Security, Web
 from overlane.network.schema.simulation import Event, Join, Leave, Publisher, Simulation, Subscriber
@@ -66,6 +66,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
     advertisements: tuple[Advertised, ...] = ()
     mediation: tuple[MediationRule, ...] = ()
     dds: tuple[DdsGateway, ...] = ()
+    names: tuple[DomainName, ...] = ()
     items: tuple[Item, ...] = ()
     placement: Placement = Placement()
 

@@ -20,6 +20,15 @@ class Uplink(Protocol):
     @property
     def is_routing(self) -> bool: ...
 
+    @property
+    def has_names(self) -> bool:
+        """Whether topics have other names in the overlay than here."""
+
+    def can_share(self, topic_filter: str) -> bool:
+        """Whether a shared subscription to a filter can have members at other brokers."""
+
+    def bundle_of(self, topic: str) -> int | None: ...
+
     def carriers(self) -> Mapping[int, str]:
         """Bundles, and the routing brokers that carry them."""
 
@@ -106,6 +115,13 @@ class Alone:
     is_routing = False
     changes = 0
     has_border = False
+    has_names = False
+
+    def can_share(self, topic_filter: str) -> bool:  # noqa: ARG002
+        return True
+
+    def bundle_of(self, topic: str) -> int | None:  # noqa: ARG002
+        return None
 
     def carriers(self) -> Mapping[int, str]:
         return {}

@@ -16,7 +16,7 @@ publisher is overruled. Rules of compatibility are those of DDS (DDS 1.4, 2.2.3)
 longer than the requested one, and ownership is the same.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from overlane.core.federation import overlap
@@ -81,15 +81,23 @@ class Mismatch(NamedTuple):
 class Policies:
     """The policies of topics; the most specific pattern counts, as with QoS classes."""
 
-    def __init__(self, patterns: Mapping[str, Policy]) -> None:
+    def __init__(
+        self,
+        patterns: Mapping[str, Policy],
+        renamed: Callable[[str], str | None] | None = None,
+        filters: Callable[[str], tuple[str, ...]] | None = None,
+    ) -> None:
+        """`renamed`, `filters`: the names of a topic and of a filter that the patterns are for."""
         self._patterns = dict(patterns)
+        self._renamed = renamed
+        self._filters = filters
         self._trie: FilterTrie[str] = FilterTrie()
         for pattern in patterns:
             self._trie.add(pattern, pattern)
 
     def of(self, topic: str) -> Policy | None:
         """None if publishers of the topic need not be told apart."""
-        matching = self._trie.match(topic)
+        matching = self._trie.match(topic if self._renamed is None else self._renamed(topic) or topic)
         if not matching:
             return None
         found = self._patterns[max(matching, key=specificity)]
@@ -97,7 +105,13 @@ class Policies:
 
     def offered(self, topic_filter: str) -> list[Policy]:
         """The policies that topics of a filter may have; that of other topics where there is none."""
-        return [policy for pattern, policy in self._patterns.items() if overlap(pattern, topic_filter)] or [Policy()]
+        filters = (topic_filter,) if self._filters is None else self._filters(topic_filter)
+        found = self._patterns.items()
+        return [policy for pattern, policy in found if any(overlap(pattern, one) for one in filters)] or [Policy()]
+
+    def under(self, renamed: Callable[[str], str | None], filters: Callable[[str], tuple[str, ...]]) -> "Policies":
+        """The same policies, for topics that have other names."""
+        return Policies(self._patterns, renamed, filters)
 
 
 def read_offer(user_properties: Iterable[tuple[str, str]], publisher: str, policy: Policy) -> Offer:

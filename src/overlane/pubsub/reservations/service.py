@@ -32,6 +32,7 @@ AWAY_NS: Nanos = 10 * SECOND
 """How long the advertisements of a client outlive its connection."""
 REQUESTS_MAX = 4096
 ROUTING = "got a reservation at a routing broker; expected an edge, where clients are"
+NAMED = "got a reservation in a domain with topic names of its own; expected a domain without"
 WILD = "got a wildcard in the first two levels of {}; expected none, since routing brokers share topics by these levels"
 
 
@@ -130,6 +131,8 @@ class Reservations:
             self._on_flows()
 
     def _check_tiers(self, topic_filter: str) -> None:
+        if self._uplink.has_names:
+            raise BadReservation(NAMED)
         if self._uplink.is_routing:
             raise BadReservation(ROUTING)
         if self._uplink.is_edge and groups_of(topic_filter) == ANY:

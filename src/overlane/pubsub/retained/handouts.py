@@ -296,13 +296,13 @@ class Handouts:
                 self._enqueue(self._kept_for(broker, topic_filter, gained), now)
 
     def _hand_to_carrier(self, message: Message, now: Nanos) -> None:
-        carrier = self._state.uplink.carriers().get(bundle_of(message.topic) or 0)
+        carrier = self._state.uplink.carriers().get(self._state.uplink.bundle_of(message.topic) or 0)
         if self._state.uplink.is_edge and carrier is not None:
             self._enqueue([(carrier, message, False)], now)
 
     def _kept_in(self, bundles: Container[int]) -> Iterator[_Task]:
         """For the carriers of these bundles."""
-        retained = self._state.retained
+        retained, bundle_of = self._state.retained, self._state.uplink.bundle_of
         for kept in (*retained.walk("#"), *retained.removals()):
             if kept is not None and (bundle := bundle_of(kept.topic)) is not None and bundle in bundles:
                 yield self._carriers[bundle], kept, False

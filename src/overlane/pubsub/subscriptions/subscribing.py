@@ -173,8 +173,16 @@ class Subscribing:
                 state.uplink.subscribe(LOCAL_SUBSCRIBERS, topic_filter, False, now)
         for session in state.sessions.values():
             for subscription in session.subscriptions.values():
+                if state.uplink.has_names and state.settings.qos.keeps_history:
+                    self._announce_again(subscription, now)
                 self._add_override(subscription, now)
                 self._ask_again(subscription, now)
+
+    def _announce_again(self, subscription: Subscription, now: Nanos) -> None:
+        """The overlay has stored it, perhaps under names of before."""
+        session = subscription.session
+        if not subscription.group and not subscription.is_local:
+            self._state.uplink.subscribe(session.client_id, subscription.filter, session.is_durable, now)
 
     def end(self, session: Session, now: Nanos) -> list[Subscription]:
         """The session is over; which subscriptions it had."""
@@ -203,15 +211,8 @@ class Subscribing:
             raise SubscriptionNotGranted(RequestFault.INVALID_OVERRIDE, Refusal.PROTOCOL, str(bad)) from None
         except SelectorError as bad:
             raise SubscriptionNotGranted(RequestFault.INVALID_OVERRIDE, Refusal.PROTOCOL, f"{WHERE}: {bad}") from None
-        if group and where is not None:
-            shared = f"{WHERE}: a shared subscription cannot have a content filter"
-            raise SubscriptionNotGranted(RequestFault.INVALID_OVERRIDE, Refusal.PROTOCOL, shared)
-        if group and is_standby:
-            shared = f"{STANDBY}: a shared subscription cannot stand by"
-            raise SubscriptionNotGranted(RequestFault.INVALID_OVERRIDE, Refusal.PROTOCOL, shared)
-        if group and reserve is not None:
-            shared = "a shared subscription cannot have a reservation"
-            raise SubscriptionNotGranted(RequestFault.INVALID_OVERRIDE, Refusal.PROTOCOL, shared)
+        if group:
+            self._check_shared(topic_filter, where is not None, is_standby, reserve is not None)
         if told := uncarriable(group, "") or limits.too_long(topic_filter):
             raise SubscriptionNotGranted(RequestFault.INVALID_TOPIC, Refusal.TOO_LARGE, told)
         if topic_filter.count("/") >= limits.filter_levels:
@@ -249,6 +250,21 @@ class Subscribing:
             reserve=reserve,
             request=asked,
         )
+
+    def _check_shared(self, topic_filter: str, has_where: bool, is_standby: bool, is_reserved: bool) -> None:
+        """What a shared subscription cannot have; SubscriptionNotGranted."""
+        told = ""
+        if has_where:
+            told = f"{WHERE}: a shared subscription cannot have a content filter"
+        elif is_standby:
+            told = f"{STANDBY}: a shared subscription cannot stand by"
+        elif is_reserved:
+            told = "a shared subscription cannot have a reservation"
+        if told:
+            raise SubscriptionNotGranted(RequestFault.INVALID_OVERRIDE, Refusal.PROTOCOL, told)
+        if not self._state.uplink.can_share(topic_filter):
+            told = f"not all topics of {topic_filter[:100]} have one name in the overlay, so it cannot be shared"
+            raise SubscriptionNotGranted(RequestFault.INVALID_TOPIC, Refusal.PROTOCOL, told)
 
     def _enter(self, session: Session, subscription: Subscription, now: Nanos) -> None:
         state = self._state
