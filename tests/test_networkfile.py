@@ -259,7 +259,7 @@ DURATION = 'a duration such as "14ms", "1.5s" or "2h"'
 POSITIVE = 'a duration above 0 such as "60ms" or "1.5s"'
 TABLES = (
     "access, advertisements, brokers, coordination, dds, events, federation, gateways, items, limits, links, mediation,"
-    " network, otlp, placement, publishers, recovery, reservations, routing, security, simulation, subscribers,"
+    " names, network, otlp, placement, publishers, recovery, reservations, routing, security, simulation, subscribers,"
     " telemetry, topics, web"
 )
 LINK_FIELDS = "dscp, emulate, encrypted, ends, failure, jitter, latency, loss, queue, rate, transport"

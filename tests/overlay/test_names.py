@@ -5,11 +5,13 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import nats
 import paho.mqtt.client as paho
 import pytest
 from nats.aio.msg import Msg
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -19,6 +21,7 @@ from overlane.network import parse_network
 from overlays import RealOverlay
 from waiting import eventually
 
+V5, V311 = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
 NAMES = """
 [[names]]
 domain = "plant"
@@ -60,11 +63,11 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealOverlay]:
 
 
 class Person:
-    def __init__(self, address: str, version: int, name: str = "", *, keeps: bool = False) -> None:
+    def __init__(self, address: str, version: MQTTProtocolVersion, name: str = "", *, keeps: bool = False) -> None:
         self.heard: list[tuple[str, bytes]] = []
         self.answers: list[str] = []
         self.granted = 0
-        self._client = paho.Client(paho.CallbackAPIVersion.VERSION2, name, protocol=version)
+        self._client = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=version)
         self._client.on_message = self._take
         self._client.on_subscribe = self._subscribed
         self.version, self._keeps = version, keeps
@@ -72,8 +75,8 @@ class Person:
         self._address = host, int(port)
 
     def come(self) -> None:
-        if self.version == paho.MQTTv5:
-            properties = Properties(PacketTypes.CONNECT)
+        if self.version == V5:
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             properties.SessionExpiryInterval = 600 if self._keeps else 0
             self._client.connect(*self._address, clean_start=not self._keeps, properties=properties)
         else:
@@ -86,7 +89,7 @@ class Person:
         self._client.loop_stop()
 
     def _take(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
-        self.heard.append((message.topic, message.payload))
+        self.heard.append((message.topic, bytes(message.payload)))
         if message.properties is not None and hasattr(message.properties, "ResponseTopic"):
             self.answers.append(message.properties.ResponseTopic)
 
@@ -101,7 +104,7 @@ class Person:
     def say(self, topic: str, payload: bytes, qos: int = 0, *, retain: bool = False, answer: str = "") -> None:
         properties = None
         if answer:
-            properties = Properties(PacketTypes.PUBLISH)
+            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
             properties.ResponseTopic = answer
         told = self._client.publish(topic, payload, qos, retain, properties)
         if qos:
@@ -113,7 +116,7 @@ class Person:
 
 @contextmanager
 def person(
-    net: RealOverlay, broker: str, version: int = paho.MQTTv5, name: str = "", *, keeps: bool = False
+    net: RealOverlay, broker: str, version: MQTTProtocolVersion = V5, name: str = "", *, keeps: bool = False
 ) -> Iterator[Person]:
     one = Person(net[broker].mqtt, version, name, keeps=keeps)
     one.come()
@@ -134,9 +137,9 @@ def meet(speaker: Person, topic: str, reader: Person, name: str, qos: int = 0) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", [paho.MQTTv5, paho.MQTTv311])
+@pytest.mark.parametrize("version", [V5, V311])
 @pytest.mark.parametrize("qos", [0, 1])
-def test_one_message_has_the_name_of_each_domain(net: RealOverlay, version: int, qos: int) -> None:
+def test_one_message_has_the_name_of_each_domain(net: RealOverlay, version: MQTTProtocolVersion, qos: int) -> None:
     with (
         person(net, "a", version) as press,
         person(net, "b", version) as colleague,
@@ -157,7 +160,7 @@ def test_one_message_has_the_name_of_each_domain(net: RealOverlay, version: int,
             press.say("press/7/temp", b"%d" % number, qos)
             press.say("press/9/temp", b"other", qos)
         for reader, _, name in readers:
-            eventually(lambda reader=reader, name=name: reader.hears(name, b"99"), "the last one", 60)
+            eventually(partial(reader.hears, name, b"99"), "the last one", 60)
             bodies = [body for topic, body in reader.heard if topic == name and body.isdigit()]
             assert bodies == [b"%d" % number for number in range(100)]
             assert {topic.replace("9", "7") for topic, body in reader.heard if body == b"other"} == {name}
@@ -258,7 +261,7 @@ def test_a_session_that_was_away_gets_messages_under_local_names_after_a_restart
         net["c"].stop()
         net["c"].start()
         outside.say("plant/press/3/end", b"restarted", 1)
-        office = Person(net["c"].mqtt, paho.MQTTv5, "kept", keeps=True)
+        office = Person(net["c"].mqtt, V5, "kept", keeps=True)
 
         def is_back() -> bool:
             try:
