@@ -198,7 +198,7 @@ control = st.one_of(
     st.builds(RouteRequest, names, numbers, route_versions),
     st.builds(IncarnationProof, names, u32, st.binary(min_size=1, max_size=8) | st.just(b"x" * 16_384)),
     st.builds(lambda found, life: ProvenIncarnations(lives(found, life)), many_names, u32),
-    st.builds(ScopedInterest, names, bundle_sets, filter_lists, filter_lists),
+    st.builds(ScopedInterest, names, bundle_sets, filter_lists, filter_lists, st.booleans()),
     st.builds(PublishScope, numbers, groups, groups, many_names),
     st.builds(ScopeComplete, numbers, bundle_sets),
     st.builds(ForNeighbour, st.binary(max_size=32)),

@@ -17,7 +17,7 @@ from overlane.core.bundles import BUNDLES
 from overlane.core.flows.held_messages import HeldMessages
 from overlane.core.gossip.edge_scope import EdgeScope
 from overlane.core.gossip.link_interest import LinkInterest
-from overlane.core.units import MS, SECOND
+from overlane.core.units import MS, NEVER, SECOND
 from overlane.network import Broker, Link, Network, Simulation
 from overlane.sim.whole.broker import Pace
 from overlane.sim.whole.drawing import CHAOS_NS, Drawn, DrawnFault, DrawnSubscription, FaultKind, Person, Publication
@@ -34,6 +34,7 @@ FAILED_ONCE = {
     181: "a new subscription did not get what was retained last; mended together with 3",
     237: "a message waited for the member of a shared subscription, who had gone when it was sent",
     281: "a new subscription did not get what was retained last; mended by the changes for the others",
+    90011: "the last subscriber of a filter left, and a new one came, while its edge had no link with the carrier",
     400030: "a member whose session ended had a message, while it was not known where else the group has members",
 }
 PACE = Pace(200_000, (MS, 5 * MS))
@@ -93,6 +94,33 @@ def test_retained_messages_reach_a_late_subscriber_after_the_edge_of_their_publi
     assert kept is not None
     assert net.brokers["e3"].turn.server.state.retained.get("r/x") is not None
     assert net.judge.retained.replayed == 1
+
+
+def test_a_subscriber_gets_what_is_retained_though_the_last_one_left_while_no_routing_broker_was_there() -> None:
+    writer = Person("writer", "e1", MS, (), (Publication("r/x", 1, 1, is_retained=True),))
+    wanted = DrawnSubscription("r/x", 1, replays=True)
+    readers = [
+        Person(name, "e3", MS, (wanted,), (), Habits(is_passing=True), visit_ns=NEVER) for name in ("before", "after")
+    ]
+    net = world(writer, *readers)
+    net.start()
+    net.clients["writer"].publish("r/x", 1, is_retained=True)
+    net.engine.run_until(1 * SECOND)
+    net.clients["before"].come()
+    net.engine.run_until(2 * SECOND)
+    assert net.judge.retained.replayed == 1
+    for name in ("r1", "r2"):
+        net.brokers[name].crash(loses_power=False)
+    net.engine.run_until(2_500 * MS)
+    net.clients["before"].leave()
+    net.engine.run_until(3 * SECOND)
+    assert net.brokers["e3"].turn.server.state.retained.get("r/x") is None
+    net.clients["after"].come()
+    net.engine.run_until(3_500 * MS)
+    net.heal()
+    net.engine.run_until(CHAOS_NS + 5 * SECOND)
+    assert net.judge.broken is None
+    assert net.judge.retained.replayed == 2
 
 
 def test_messages_for_a_shared_subscription_elsewhere_wait_like_all_others() -> None:

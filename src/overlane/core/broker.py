@@ -33,6 +33,7 @@ from overlane.core.events import (
     PathChanged,
     ReadersReady,
     Reception,
+    RenewInterest,
     SendToNeighbour,
     SetConfig,
     SetFailureRisk,
@@ -265,10 +266,8 @@ class OverlayBroker:
                 self._links.standby_changed(peer, rtt_ns)
             case CloseLink(peer, reason):
                 self._links.close_peer(peer, reason, now)
-            case Subscribe(subscriber, topic_filter, durable):
-                self._sink.subscribe(subscriber, topic_filter, durable, now)
-            case Unsubscribe(subscriber, topic_filter):
-                self._sink.unsubscribe(subscriber, topic_filter)
+            case Subscribe() | Unsubscribe() | RenewInterest():
+                self._change_interest(event, now)
             case Tick():
                 pass  # everything due is done at the end of every turn
             case Leave():
@@ -284,6 +283,17 @@ class OverlayBroker:
             case _:
                 self._reserve(event)
         return self._collect()
+
+    def _change_interest(self, event: Subscribe | Unsubscribe | RenewInterest, now: Nanos) -> None:
+        match event:
+            case Subscribe(subscriber, topic_filter, durable):
+                self._sink.subscribe(subscriber, topic_filter, durable, now)
+            case Unsubscribe(subscriber, topic_filter):
+                self._sink.unsubscribe(subscriber, topic_filter)
+            case RenewInterest(topic_filter):
+                self._role.renew(topic_filter)
+            case _:
+                assert_never(event)
 
     def _reserve(self, event: SetReservedTree | SetLinkReservations) -> None:
         match event:

@@ -77,6 +77,14 @@ class Unsubscribe:
 
 
 @dataclass(frozen=True, slots=True)
+class RenewInterest:
+    """Subscribers begin to need a filter, perhaps after a time without: at an edge, routing brokers that know it from
+    an earlier connection treat it as new. Nothing where there are no tiers."""
+
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """The time that `OverlayBroker.next_deadline` asked for has come."""
 
@@ -178,6 +186,7 @@ Event = (
     | CloseLink
     | Subscribe
     | Unsubscribe
+    | RenewInterest
     | Tick
     | Leave
     | SetFailureRisk
@@ -337,7 +346,7 @@ class NeighbourSaid:
 @dataclass(frozen=True, slots=True)
 class InterestChanged:
     """Another broker needs a filter, or needs it no more. At a routing broker all filters are reported, elsewhere those
-    that begin with `$`."""
+    that begin with `$`. That it needs one may be reported again: there was perhaps a time without (`RenewInterest`)."""
 
     topic_filter: str
     broker: str

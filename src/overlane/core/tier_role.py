@@ -87,6 +87,10 @@ class TierRole:
         if (neighbour := self._links.neighbours.get(peer)) is not None:
             neighbour.want_scope()
 
+    def renew(self, topic_filter: str) -> None:
+        if self._scope is not None:
+            self._scope.renew(topic_filter)
+
     def release_held(self, now: Nanos) -> None:
         """Send messages that need not wait any more."""
         scope, held = self._scope, self._source.held

@@ -9,7 +9,7 @@ from dataclasses import replace
 from overlane.core.broker import OverlayBroker
 from overlane.core.bundles import bundle_of
 from overlane.core.config import BACKUP, EDGE, ROUTING
-from overlane.core.events import Effect, Event, PublishResult, SendToNeighbour, Subscribe, Unsubscribe
+from overlane.core.events import Effect, Event, PublishResult, RenewInterest, SendToNeighbour, Subscribe, Unsubscribe
 from overlane.core.qos import QosClass
 from overlane.core.topic_cache import TopicCache
 from overlane.core.units import Nanos
@@ -130,3 +130,6 @@ class CoreUplink:
 
     def unsubscribe(self, subscriber: str, topic_filter: str, now: Nanos) -> None:
         self.tell(Unsubscribe(subscriber, topic_filter), now)
+
+    def renew(self, topic_filter: str, now: Nanos) -> None:
+        self.tell(RenewInterest(topic_filter), now)

@@ -38,7 +38,7 @@ from overlane.core.bundles import (
     is_scoped,
 )
 from overlane.core.events import Effect, ScopeChanged, ScopeDigest
-from overlane.core.gossip.edge_telling import Group, Telling
+from overlane.core.gossip.edge_telling import Group, Renewals, Telling
 from overlane.core.gossip.interest import RemoteInterest
 from overlane.core.gossip.link_interest import LinkInterest
 from overlane.core.links.interest_transfer import Filters, part_end
@@ -78,6 +78,7 @@ class EdgeScope:
         self._in_bundle: dict[int, dict[int, None]] = {}
         """Groups in which clients publish, by bundle."""
         self._waiting: dict[int, None] = {}
+        self._renewals = Renewals()
         self._tellings: dict[str, Telling] = {}
         self._tellers: dict[str, LinkInterest] = {}
         self._doubtful: dict[tuple[str, str], Nanos] = {}
@@ -98,7 +99,7 @@ class EdgeScope:
             self._follow(group, 1 if is_needed else -1)
         if not is_scoped(topic_filter):
             return
-        place = ANY if group is None or group == ANY else bundle_of_group(group)
+        place = _place(topic_filter)
         filters = self._needed.setdefault(place, {})
         if is_needed:
             filters[topic_filter] = None
@@ -106,8 +107,17 @@ class EdgeScope:
             filters.pop(topic_filter, None)
             if not filters:
                 del self._needed[place]
+            self._renewals.end(topic_filter)
         self._has_digest_news = True
         for one in self._servers_of(place):
+            self._tell_filters(one, (topic_filter,))
+
+    def renew(self, topic_filter: str) -> None:
+        """Clients begin to need a filter, perhaps after a time without: routing brokers are to treat it as new."""
+        if not is_scoped(topic_filter):
+            return
+        self._renewals.add(topic_filter)
+        for one in self._servers_of(_place(topic_filter)):
             self._tell_filters(one, (topic_filter,))
 
     def must_wait(self, topic: str) -> bool:
@@ -296,28 +306,36 @@ class EdgeScope:
         names = list(islice(telling.changed_filters, PART_FILTERS_MAX))
         end = part_end(names, 0)
         added, removed = [], []
+        is_renewed = False
         for topic_filter in names[:end]:
-            del telling.changed_filters[topic_filter]
-            is_told = topic_filter in telling.filters
-            is_due = self._is_due(topic_filter, peer)
-            if is_due and not is_told:
-                telling.filters.add(topic_filter)
+            told = telling.filters.get(topic_filter)
+            if self._is_due(topic_filter, peer):
+                if told == (number := self._renewals.of(topic_filter)):
+                    del telling.changed_filters[topic_filter]
+                    continue
+                is_news = self._renewals.is_news(topic_filter, peer)
+                if added and is_news != is_renewed:
+                    continue  # with the next message
+                is_renewed = is_news
+                telling.filters[topic_filter] = number
                 added.append(topic_filter)
-            elif is_told and not is_due:
-                telling.filters.discard(topic_filter)
+            elif told is not None:
+                del telling.filters[topic_filter]
                 removed.append(topic_filter)
+            del telling.changed_filters[topic_filter]
         if telling.covers != covers:
             telling.covers, telling.is_complete = covers, False
         elif not added and not removed:
             return None
-        return ScopedInterest(self._me, encode_mask(covers), sorted(added), sorted(removed))
+        return ScopedInterest(self._me, encode_mask(covers), sorted(added), sorted(removed), is_renewed)
 
     def _is_due(self, topic_filter: str, peer: str) -> bool:
-        group = groups_of(topic_filter)
-        if group is None or group == ANY:
-            return peer in self._served and topic_filter in self._needed.get(ANY, ())
-        bundle = bundle_of_group(group)
-        return peer in self._servers_of(bundle) and topic_filter in self._needed.get(bundle, ())
+        place = _place(topic_filter)
+        is_server = peer in self._served if place == ANY else peer in self._servers_of(place)
+        return is_server and self._is_needed(topic_filter)
+
+    def _is_needed(self, topic_filter: str) -> bool:
+        return topic_filter in self._needed.get(_place(topic_filter), ())
 
     # Hearing
 
@@ -426,6 +444,7 @@ class EdgeScope:
 
     def forget(self, broker: str) -> None:
         """It left for good."""
+        self._renewals.forget(broker)
         for teller in self._tellers.values():
             teller.forget(broker)
         for one in [one for one in self._doubtful if one[0] == broker]:
@@ -447,6 +466,7 @@ class EdgeScope:
             self._period += 1
             if not self._end_idle(self._period - IDLE_PERIODS) and self._groups:
                 self._on_change()  # whoever remembers where topics go asks again, which shows that they are in use
+            self._renewals.period_ended(self._tellings, self._is_needed)
             for (broker, topic_filter), since in list(self._doubtful.items()):
                 if now - since >= DOUBT_MAX:
                     del self._doubtful[broker, topic_filter]
@@ -473,3 +493,9 @@ class EdgeScope:
             "held_filters": sum(len(self._remote.held(one)) for one in self._remote.held_brokers()),
             "brokers": len(self._remote.held_brokers()),
         }
+
+
+def _place(topic_filter: str) -> int:
+    """The bundle of a filter, or ANY."""
+    group = groups_of(topic_filter)
+    return ANY if group is None or group == ANY else bundle_of_group(group)

@@ -1,5 +1,14 @@
-"""What an edge knows of a group of topics, and what it has told a routing broker; see `edge_scope.py`."""
+"""What an edge knows of a group of topics, and what it has told a routing broker; see `edge_scope.py`.
 
+**Renewals.** A routing broker keeps what an edge has told it over an earlier connection. If the last subscriber of a
+filter leaves while there is no connection, and another one comes, it would take the filter for an old one, and hand out
+no retained messages, though the edge has dropped its own. So each beginning of a need has a number, and a filter is
+told as *renewed* to whoever may not have heard of the latest one. Nothing acknowledges that: a routing broker has heard
+of what it was told if the same connection was there a whole period later. Whoever hears of a renewal twice hands out
+twice, which changes nothing.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from overlane.core.links.interest_transfer import Filters
@@ -23,7 +32,10 @@ class Telling:
     """What a routing broker is told over the present connection."""
 
     is_connected: bool = False
-    filters: set[str] = field(default_factory=set)
+    filters: dict[str, int] = field(default_factory=dict)
+    """With the numbers of the renewals that were told."""
+    settled: int = 0
+    """The renewals that had been told at the end of the period before."""
     groups: dict[int, int] = field(default_factory=dict)
     """With the serials under which they were told."""
     serial: int = 0
@@ -36,3 +48,36 @@ class Telling:
     asked: set[str] = field(default_factory=set)
     to_ask: dict[str, None] = field(default_factory=dict)
     """Brokers with doubtful filters: it was asked, or is to be asked, whether it has their word."""
+
+
+@dataclass(slots=True)
+class Renewals:
+    count: int = 0
+    numbers: dict[str, int] = field(default_factory=dict)
+    """Of the latest renewal of a filter; 0 if it was needed before this run began."""
+    _heard: dict[str, int] = field(default_factory=dict)
+    """By routing broker, the renewals of which it has heard."""
+
+    def add(self, topic_filter: str) -> None:
+        self.count += 1
+        self.numbers[topic_filter] = self.count
+
+    def end(self, topic_filter: str) -> None:
+        """The filter is not needed any more."""
+        self.numbers.pop(topic_filter, None)
+
+    def of(self, topic_filter: str) -> int:
+        return self.numbers.get(topic_filter, 0)
+
+    def is_news(self, topic_filter: str, peer: str) -> bool:
+        return self.of(topic_filter) > self._heard.get(peer, 0)
+
+    def period_ended(self, tellings: Mapping[str, Telling], is_needed: Callable[[str], bool]) -> None:
+        for peer, telling in tellings.items():
+            self._heard[peer] = max(self._heard.get(peer, 0), telling.settled)
+            if not telling.changed_filters:
+                telling.settled = self.count
+        self.numbers = {one: number for one, number in self.numbers.items() if is_needed(one)}
+
+    def forget(self, peer: str) -> None:
+        self._heard.pop(peer, None)

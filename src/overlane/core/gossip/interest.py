@@ -303,6 +303,11 @@ class RemoteInterest:
         self._on_change()
         return True
 
+    def renew(self, broker: str, topic_filter: str) -> None:
+        """A broker needs a filter that was held for it, perhaps after a time without: that is reported once more."""
+        if topic_filter in self.held(broker):
+            self._report(topic_filter, broker, True)
+
     def release(self, broker: str, topic_filter: str) -> None:
         """By what is told over links to the other tier, the broker does not need the filter any more."""
         scoped = self._scoped.get(broker)

@@ -240,6 +240,9 @@ class RoutingScope:
                 edge.teller.words[sender].filters.pop(topic_filter, None)  # no room for it
         for topic_filter in removed:
             self._release(sender, topic_filter)
+        if message.renewed:
+            for topic_filter in sorted({*message.added} - {*added}):
+                self._remote.renew(sender, topic_filter)
 
     def _enter(self, name: str, edge: Edge, topic_filter: str) -> None:
         """A filter counts from now on: tell those who publish what it may match."""

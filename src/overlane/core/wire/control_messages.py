@@ -284,12 +284,15 @@ class ScopedInterest(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
     """Between an edge and a routing broker: a change of what the sender tells this neighbour of a broker's filters.
 
     Each connection begins with nothing told. `covers`: the bundles for which the sender has that broker's word.
+    `renewed`: the broker began to need `added` lately, perhaps after a time without; whoever knows these filters from
+    an earlier connection treats them as new.
     """
 
     broker: Name
     covers: BundleSet
     added: Filters
     removed: Filters
+    renewed: bool = False
 
 
 class PublishScope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=16):

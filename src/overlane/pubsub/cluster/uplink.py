@@ -106,6 +106,9 @@ class Uplink(Protocol):
 
     def unsubscribe(self, subscriber: str, topic_filter: str, now: Nanos) -> None: ...
 
+    def renew(self, topic_filter: str, now: Nanos) -> None:
+        """What is retained for the filter is to be handed to this edge, even if the filter was needed before."""
+
 
 class Alone:
     """No overlay at all."""
@@ -193,4 +196,7 @@ class Alone:
         pass
 
     def unsubscribe(self, subscriber: str, topic_filter: str, now: Nanos) -> None:
+        pass
+
+    def renew(self, topic_filter: str, now: Nanos) -> None:
         pass

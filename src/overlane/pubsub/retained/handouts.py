@@ -4,8 +4,9 @@ If all brokers are plain, each keeps all retained messages. In two tiers a retai
 was published, by edges whose clients need its topic, and by the routing broker that carries its bundle. The routing
 broker sends it to brokers that need it later: an edge with a new filter gets all retained messages for it
 (`$handout/EDGE/TOPIC`). Messages that arrive meanwhile from publishers that may not know this edge yet are forwarded
-too, for a while. An edge may know earlier than a routing broker that a bundle is assigned to that one: a filter that
-arrived too early is served when the routing broker knows the assignment too.
+too, for a while. A filter that the edge needs again after a time without is a new one, also where the routing broker
+has not heard of that time (`Uplink.renew`). An edge may know earlier than a routing broker that a bundle is assigned to
+that one: a filter that arrived too early is served when the routing broker knows the assignment too.
 
 At an edge the first subscription to a filter *awaits* handouts: those that arrive within a minute, and are later than
 what was here, are delivered to it. For sessions that outlive their connection this is a record, so that neither a
@@ -263,6 +264,7 @@ class Handouts:
             is_new = after.startswith(AWAITS) and (session.client_id, name) not in self._awaiting
             if is_new and (subscription := session.subscriptions.get(name)) is not None:
                 self.await_for(session, subscription, now)
+                self._state.uplink.renew(subscription.filter, now)
 
     def recovered(self, now: Nanos) -> None:
         """After a restart: sessions go on to await what they did."""

@@ -291,6 +291,8 @@ class Subscribing:
             state.uplink.subscribe(LOCAL_SUBSCRIBERS, subscription.filter, False, now)
         if is_first and old is None and state.uplink.is_edge:
             self._firsts.add((session.client_id, subscription.name))
+            if not subscription.group and not subscription.is_local:
+                state.uplink.renew(subscription.filter, now)
         self._replay.forget(session, subscription.name)
         self._handouts.forget(session, subscription.name)
         if session.is_durable:
