@@ -54,6 +54,26 @@ def _check_fencing(site: Site) -> None:
     assert len(set(site.tree.writes)) == len(set(epochs)), "two sessions wrote in one epoch"
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_due_again_right_after_what_was_due_was_done(seed: int) -> None:
+    """A driver would wake up for nothing, again and again, for as long as an answer takes."""
+    site = Site(seed)
+    site.settle()
+    (leader,) = site.leaders()
+    leading = site.members[leader].participant.leading
+    assert leading is not None
+    site.kill(next(name for name in ("r0", "r1") if name != leader))
+    site.expire_dead()
+    while leading._writing is None:
+        if not site.members[leader].wire.step():
+            site.wait(SECOND)
+    for _ in range(400):
+        site.wait(0)
+        for member in site.members.values():
+            assert member.participant.next_deadline() > site.now
+        site.trouble(5)
+
+
 def test_a_deposed_leader_whose_write_arrives_late_changes_nothing() -> None:
     site = Site(1, routing=3, edges=2)
     site.use("e0", frozenset(range(128)))

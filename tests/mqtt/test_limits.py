@@ -6,7 +6,7 @@ from clients import Bench, Got
 
 from overlane.core.units import SECOND
 from overlane.pubsub.counters import Drop, Refusal
-from overlane.pubsub.retained.messages import REMOVED_CHARS_MAX
+from overlane.pubsub.retained.removals import CHARS_MAX
 from overlane.pubsub.state import TOPIC_CHARS_COUNTED
 
 
@@ -208,7 +208,7 @@ def test_levels_of_a_retained_topic_count_for_the_memory_that_they_take() -> Non
 def test_removals_of_long_topics_are_remembered_up_to_a_number_of_bytes() -> None:
     bench = Bench(topic_bytes=60_000)
     bob = bench.client("bob")
-    for number in range(2 * REMOVED_CHARS_MAX // 50_000):
+    for number in range(2 * CHARS_MAX // 50_000):
         for payload in (b"x", b""):
             bob.publish(str(number).ljust(50_000, "x"), payload, qos=1, retain=True)
-    assert 0 < sum(map(len, bench.server.state.retained._removed)) <= REMOVED_CHARS_MAX
+    assert 0 < sum(map(len, bench.server.state.retained.removed)) <= CHARS_MAX

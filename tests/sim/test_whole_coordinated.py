@@ -28,6 +28,7 @@ FAILED_ONCE = {
     1: "a leader asked for a report without end, whose answer was lost with the connection",
     2528: "one of two routing brokers had not been reached for a moment, and stood by for nothing for a minute",
     20002: "two messages for groups without members were held, released and held again without end",
+    37: "an edge came back, did not remember what it had removed, and delivered what its carrier sent it of before",
     50174: "a former leader tried to write, in vain, and the simulator counted that as written",
     50242: "an edge had removed a retained message, came back, and kept what its carrier knew from before",
     20060: "an edge was away when a retained message was removed, and the new carrier of its bundle did not tell it",

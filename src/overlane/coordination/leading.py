@@ -109,8 +109,8 @@ class Leading:
         self._is_dirty = True
 
     def next_deadline(self) -> Nanos:
-        if not self._session:
-            return NEVER
+        if not self._may_decide():
+            return NEVER  # an answer will say more, and whoever takes it asks again
         return max(self._next, 0 if self._is_dirty else self.leader.next_deadline())
 
     def handle(self, event: Event) -> None:

@@ -223,7 +223,7 @@ class Participant:
             return NEVER
         own = [self._reporting.next_deadline(self._is_free)]
         leading = [] if self.leading is None else [self.leading.next_deadline()]
-        election = [] if self._election is None else [self._election.next_deadline()]
+        election = [] if self._election is None or not self._can_stand() else [self._election.next_deadline()]
         return min([*own, *leading, *election, *self._quiet_until.values()])
 
     def handle(self, event: Event, now: Nanos) -> list[Notice]:
@@ -292,11 +292,14 @@ class Participant:
         return notices
 
     def _stand_for_election(self, now: Nanos) -> None:
-        if self._election is None or not self._is_free(LEADER) or not self.follower.has_read(LEADER):
+        if self._election is None or not self._can_stand():
             return
         operations = self._election.due(self.session, self._standing, now)
         if operations:
             self._write(LEADER, *operations)
+
+    def _can_stand(self) -> bool:
+        return self._is_free(LEADER) and self.follower.has_read(LEADER)
 
     @property
     def _standing(self) -> Standing:

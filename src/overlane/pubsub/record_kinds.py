@@ -9,6 +9,7 @@ from overlane.pubsub.message import MESSAGE_KIND
 from overlane.pubsub.publishing.mediating import MEDIATION_KIND
 from overlane.pubsub.retained.handouts import HANDOUT_KIND
 from overlane.pubsub.retained.messages import RETAINED_KIND
+from overlane.pubsub.retained.removals import REMOVAL_KIND
 from overlane.pubsub.sessions.session import (
     DEDUPLICATION_KIND,
     RECEIVED_KIND,
@@ -25,6 +26,7 @@ from overlane.pubsub.streams.writers import WRITER_KIND
 KINDS: tuple[RecordKind, ...] = (
     MESSAGE_KIND,
     RETAINED_KIND,
+    REMOVAL_KIND,
     HANDOUT_KIND,
     SESSION_KIND,
     SUBSCRIPTION_KIND,

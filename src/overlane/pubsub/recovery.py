@@ -16,7 +16,7 @@ from overlane.pubsub.limits import uncarriable
 from overlane.pubsub.publishing import mediating
 from overlane.pubsub.publishing.mediating import Mediating
 from overlane.pubsub.record_kinds import KINDS
-from overlane.pubsub.retained import handouts
+from overlane.pubsub.retained import handouts, removals
 from overlane.pubsub.retained import messages as retained
 from overlane.pubsub.retained.handouts import Handouts
 from overlane.pubsub.sessions import deduplication, wills
@@ -65,6 +65,7 @@ class Recovery:
                     key, message.restored_run(value)
                 ),
                 retained.TABLE: self._take_retained,
+                removals.TABLE: state.retained.removed.restore,
                 handouts.TABLE: self._handouts.restore,
                 stored.SESSIONS: self._take_session,
                 stored.SUBSCRIPTIONS: lambda key, value: self._take_part(stored.SUBSCRIPTIONS, key, value),

@@ -68,7 +68,7 @@ class PubSub:
         timers: Timers | None = None,
     ) -> None:
         """`network`: makes reservations at other brokers, if that is possible."""
-        retained = RetainedMessages(settings.limits)
+        retained = RetainedMessages(settings.limits, lambda: not uplink.is_alone)
         self.state = state = State(name, settings, uplink, fresh_id, retained, timers=timers or Timers())
         self.delivery = Delivery(state)
         self.returns = Returns(state, self.delivery)

@@ -305,7 +305,8 @@ class EdgeScope:
     def _tell_some_filters(self, peer: str, telling: Telling, covers: int) -> ScopedInterest | None:
         names = list(islice(telling.changed_filters, PART_FILTERS_MAX))
         end = part_end(names, 0)
-        added, removed = [], []
+        added: list[str] = []
+        removed: list[str] = []
         is_renewed = False
         for topic_filter in names[:end]:
             told = telling.filters.get(topic_filter)

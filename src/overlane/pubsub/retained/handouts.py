@@ -174,8 +174,7 @@ class Handouts:
         """A retained message from another broker; `is_asked`: it hands that out because of a filter of ours."""
         state = self._state
         if origin == state.name and message.payload:
-            # Sent again after a restart. It was kept when it was published, and may have been removed since: removals
-            # are not remembered over a restart.
+            # Sent again after a restart. It was kept when it was published, and may have been replaced since.
             return
         before = state.retained.stamp_of(message.topic)
         state.batch.extend(state.retained.keep_if_later(message))
@@ -192,7 +191,7 @@ class Handouts:
             if is_handout and latest is not None and message.published_ns < latest.published_ns:
                 self._hand_or_retry(origin, latest, now)
         elif not message.payload:
-            if is_news and origin == state.name:
+            if origin == state.name:
                 # Removed in an earlier run, perhaps while there was no carrier that could be told.
                 self._hand_to_carrier(message, now)
         elif is_news or (is_asked and message.published_ns == before):

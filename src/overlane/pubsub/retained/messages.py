@@ -12,16 +12,12 @@ from overlane.core.topics import deep_bytes
 from overlane.core.units import SECOND, Nanos
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.message import Message, restored
+from overlane.pubsub.retained.removals import Removals
 
 TABLE = "mqtt.retained"
 
 SWEEP_EVERY: Nanos = 10 * SECOND
 """A search through all of them for what has expired comes no more often."""
-
-
-REMOVALS_REMEMBERED = 10_000
-REMOVED_CHARS_MAX = 4 * 2**20
-"""Topics whose message was taken away, and their characters."""
 
 
 class _Node:
@@ -33,14 +29,13 @@ class _Node:
 
 
 class RetainedMessages:
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, has_others: Callable[[], bool] = lambda: True) -> None:
+        """`has_others`: whether there are other brokers."""
         self.limits = limits
         self._root = _Node()
         self._count = 0
         self._swept_ns: Nanos = -SWEEP_EVERY
-        self._removed: dict[str, Nanos] = {}
-        """When messages were taken away, so that no earlier one from elsewhere comes in their place."""
-        self._removed_chars = 0
+        self.removed = Removals(has_others)
         self.bytes = 0
         self._own: set[str] = set()
         """Topics of the broker's own statistics, which are not counted: limits are for what clients leave here."""
@@ -74,18 +69,18 @@ class RetainedMessages:
     def stamp_of(self, topic: str) -> Nanos:
         """When what a topic has was published, or what it had was removed."""
         old = self.get(topic)
-        return old.published_ns if old is not None else self._removed.get(topic, 0)
+        return old.published_ns if old is not None else self.removed.stamp_of(topic)
 
     def latest(self, topic: str) -> Message | None:
         """What a topic has, or a message that takes away what it had; None if nothing is remembered of it."""
         kept = self.get(topic)
-        if kept is not None or topic not in self._removed:
+        if kept is not None or topic not in self.removed:
             return kept
-        return Message(topic, b"", 1, True, published_ns=self._removed[topic])
+        return Message(topic, b"", 1, True, published_ns=self.removed.stamp_of(topic))
 
     def removals(self) -> list[Message]:
         """Messages that take away what was taken away here, as far as that is remembered."""
-        found = [self.latest(topic) for topic in self._removed if self.get(topic) is None]
+        found = [self.latest(topic) for topic in self.removed if self.get(topic) is None]
         return [one for one in found if one is not None]
 
     def stamp_latest(self, message: Message) -> None:
@@ -101,14 +96,12 @@ class RetainedMessages:
 
     def _before_ns(self, message: Message) -> Nanos:
         """The stamp of what its topic has, or had before it was removed."""
-        old = self.get(message.topic)
-        return old.published_ns if old is not None else self._removed.get(message.topic, 0)
+        return self.stamp_of(message.topic)
 
     def keep(self, message: Message, durable: bool = True) -> list[RecordChange]:
         """Keep it instead of its topic's earlier one; one without payload takes that away."""
         if not message.payload:
-            self._remember_removal(message)
-            return self.remove(message.topic)
+            return [*self.removed.add(message.topic, message.published_ns), *self.remove(message.topic)]
         node = self._root
         for level in message.topic.split("/"):
             node = node.children.setdefault(level, _Node())
@@ -182,15 +175,6 @@ class RetainedMessages:
                 found.append(node.message)
             nodes += node.children.values()
         return found
-
-    def _remember_removal(self, message: Message) -> None:
-        if self._removed.pop(message.topic, None) is None:
-            self._removed_chars += len(message.topic)
-        self._removed[message.topic] = message.published_ns
-        while len(self._removed) > REMOVALS_REMEMBERED or self._removed_chars > REMOVED_CHARS_MAX:
-            oldest = next(iter(self._removed))
-            del self._removed[oldest]
-            self._removed_chars -= len(oldest)
 
     def remove(self, topic: str) -> list[RecordChange]:
         way = [("", self._root)]
