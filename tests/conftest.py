@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import dead_workers
 from brokers import any_broker, mortal_broker, our_broker, our_mortal_broker
 from cost_report import Costs, write_costs
 from cost_report import add_option as add_costs_option
@@ -33,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Costs())
+    config.pluginmanager.register(dead_workers)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -11,11 +11,13 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 CONFTEST = """
-import cost_report, failed_tests
+import cost_report, dead_workers, failed_tests
 def pytest_addoption(parser):
     failed_tests.add_option(parser)
     cost_report.add_option(parser)
-def pytest_configure(config): config.pluginmanager.register(cost_report.Costs())
+def pytest_configure(config):
+    config.pluginmanager.register(cost_report.Costs())
+    config.pluginmanager.register(dead_workers)
 def pytest_terminal_summary(terminalreporter, config):
     failed_tests.write_failed(terminalreporter, config)
     cost_report.write_costs(terminalreporter, config)
@@ -76,6 +78,20 @@ def test_what_cannot_be_collected_has_failed(tmp_path: Path) -> None:
     done = run_tests(tmp_path, "import nothing_of_this_name\n")
     assert done.returncode != 0
     assert "Trying" not in done.stdout
+
+
+def test_a_worker_that_dies_ends_the_run_and_its_test_is_named(tmp_path: Path) -> None:
+    dies = """
+import os, pytest
+@pytest.mark.parametrize("number", range(40))
+def test_dies(number):
+    if number == 7: os._exit(1)
+def test_goes_on(): pass
+"""
+    done = run_tests(tmp_path, dies)
+    assert done.returncode not in (0, 1)
+    assert "crashed while running 'test_some.py::test_dies[7]'" in done.stdout
+    assert "died" in done.stdout
 
 
 def test_tests_of_a_fresh_clone_are_compiled_once_before_the_workers_start(tmp_path: Path) -> None:
