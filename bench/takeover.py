@@ -117,7 +117,7 @@ def _shown(seconds: list[float]) -> str:
 def _served_s(made: Domain, since_s: float) -> list[float]:
     """After the fault, as the log of the backup says."""
     lines = (made.folder / f"{BACKUP}.log").read_text().splitlines()
-    times = [one.split()[0] for one in lines if "is served here from epoch" in one]
+    times = [one.split()[0] for one in lines if "runs here from epoch" in one]
     return [datetime.fromisoformat(one).timestamp() - since_s for one in times]
 
 

@@ -229,7 +229,7 @@ def test_the_reason_of_the_broker_is_told() -> None:
     peer = Peer()
     attach = next(one for one in peer.said if isinstance(one, Attach))
     peer.hear(Attach(attach.name, 0, SENDER, target=Target()))
-    with pytest.raises(AmqpError, match="gives nothing of in: no such"):
+    with pytest.raises(AmqpError, match="sends no messages of in: no such"):
         peer.hear(Detach(0, True, Error(Symbol("amqp:not-found"), "no such")))
     with pytest.raises(AmqpError, match="PLAIN is needed"):
         AmqpClient(OPTIONS._replace(user="u")).receive(

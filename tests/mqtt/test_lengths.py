@@ -173,7 +173,7 @@ def test_records_of_an_earlier_version_that_are_too_long_are_set_aside_and_told(
     assert bench.server.state.retained.get("kept") is not None
     assert list(bench.server.state.sessions["alice"].subscriptions) == ["kept"]
     assert stored.keys() <= bench.store.keys() | {key for key in stored if key[0] == "mqtt.message@2"}
-    told = [notice for notice in bench.server.take_notices()[0] if "set aside" in str(notice)]
+    told = [notice for notice in bench.server.take_notices()[0] if "quarantined" in str(notice)]
     assert len(told) == 2
 
 

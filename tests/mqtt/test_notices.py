@@ -38,7 +38,7 @@ def test_a_session_that_is_taken_over_is_told_of_with_the_reason() -> None:
     notices(bench)
     bench.client("alice")
     left, connected = notices(bench)
-    assert left == Left("alice", PEER, "another connection came under the identifier alice")
+    assert left == Left("alice", PEER, "another connection uses the identifier alice")
     assert isinstance(connected, Connected)
 
 

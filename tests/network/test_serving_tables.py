@@ -254,8 +254,8 @@ PATH = "the path of a file, absolute or relative to this one"
         ),
         (
             "[security]\nanonymous = false",
-            "3: security.anonymous: found false, allowed is true, or users, client_ca, jwt or hook with it, or"
-            " nobody could connect",
+            "3: security.anonymous: found false, allowed is true, or false with users, client_ca, jwt or hook;"
+            " otherwise no client could connect",
         ),
         (
             '[security]\npassword = "hunter2"',

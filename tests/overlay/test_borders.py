@@ -130,7 +130,7 @@ def test_both_borders_are_in_status_log_and_metrics_and_the_publisher_is_told(li
     eventually(lambda: told_of(publisher, "told/y") == "" and refused(line["c"]) > entered, "refused at c", 30.0)
     for name, reason, in_log in (
         ("a", "border (leave)", 'reason="border (leave)" told="closed/y may not leave for c" client=publisher'),
-        ("c", "border (enter)", "messages of a may not enter, such as of told/"),
+        ("c", "border (enter)", "messages from a, for example on told/"),
     ):
         shown = CliRunner().invoke(app, ["status", line[name].admin]).output
         assert f"{name} refused: {reason} " in shown

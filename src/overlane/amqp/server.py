@@ -223,7 +223,7 @@ class AmqpServer(ProtocolServer[Connection]):
             self._transfer(connection, channel, frame, end, body, now)
             return
         if end != len(body):
-            raise Malformed("bytes behind a performative that has no payload")
+            raise Malformed("bytes after a performative without payload")
         match frame:
             case Begin():
                 self._begin(connection, channel, frame)

@@ -80,7 +80,7 @@ COMMANDS = {
     "passwd": Command("overlane.cli.brokers.passwd", "Set a password, add a key, remove a user, or list all users."),
     "certs": Command(
         "overlane.cli.brokers.certs",
-        "Make and renew certificates of brokers, servers and clients, for overlays without an authority of their own.",
+        "Create and renew certificates of brokers, servers and clients with your own certificate authority.",
     ),
     "zookeeper": Command(
         "overlane.cli.coordination.zookeeper",

@@ -175,7 +175,7 @@ class LinkSupervisor:
         for out in neighbour.tick(now):
             self._repair(neighbour, out, now)
         if neighbour.is_greeting_overdue(now):
-            self.close(neighbour, "no greeting came", now)
+            self.close(neighbour, "no greeting was received", now)
         elif neighbour.health.dead:
             self.close(neighbour, "nothing passes: three pings in a row were not answered", now)
         elif neighbour.is_blocked:

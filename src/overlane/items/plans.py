@@ -100,9 +100,7 @@ def check_plan(plan: DomainPlan) -> None:
             is_known = item in items and place.primary in brokers and (not place.mirror or place.mirror in brokers)
             is_there = place.primary not in state.missing and place.mirror not in state.missing
             if not is_known or not is_there or place.primary == place.mirror:
-                raise BadDomainPlan(
-                    f"got {item} on {place.primary} and {place.mirror}; expected two brokers that are there"
-                )
+                raise BadDomainPlan(f"got {item} on {place.primary} and {place.mirror}; expected two known brokers")
     if items != plan.places.keys():
         raise BadDomainPlan("the normal state does not place every item")
 

@@ -61,7 +61,7 @@ class PublishPackets:
             self._acknowledge_again(connection, session, qos, packet_id)
             return
         if qos and connection.version == V5 and not connection.may_have_more_under_way(session):
-            raise Malformed(RECEIVE_MAX, f"more than {connection.limits_told.in_flight} messages under way")
+            raise Malformed(RECEIVE_MAX, f"more than {connection.limits_told.in_flight} messages in flight")
         message = Message(
             topic,
             payload,

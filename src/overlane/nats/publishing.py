@@ -92,7 +92,7 @@ class PublishOperations:
         if not headers:
             return Properties(response_topic=response_topic), None
         if not connection.options.headers:
-            raise Violation("message headers not supported", "HPUB, though CONNECT has not said `headers`")
+            raise Violation("message headers not supported", "HPUB without `headers` in CONNECT")
         try:
             return read_headers(headers, response_topic, self._state.limits.user_properties)
         except BadHeaders as bad:

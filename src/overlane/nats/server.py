@@ -219,7 +219,7 @@ class NatsServer(ProtocolServer[Connection]):
         heard_ns = max(connection.heard_ns, connection.rests_until_ns, connection.stops_until_ns)
         if now - heard_ns >= PING_EVERY:
             if connection.pings_unanswered >= PINGS_MAX:
-                told = "silent, though it was asked for a sign of life"
+                told = "no answer to PING"
                 self._violated(connection, Violation("Stale Connection", told, Refusal.KEEP_ALIVE), now)
                 return
             connection.pings_unanswered += 1

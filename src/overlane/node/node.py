@@ -355,7 +355,7 @@ class Node:
         try:
             self._reconfiguring.follow(membership, None, bundles)
         except (BadMembership, RestartNeeded) as error:
-            log.error("the membership in ZooKeeper was not taken up: %s", error)
+            log.error("the membership in ZooKeeper was rejected: %s", error)
 
     def _fresh_logins(self, fresh: ReloadedConfig) -> Logins | None:
         """The present logins if they are of the same files; ConfigError if a new one is invalid."""

@@ -114,7 +114,9 @@ class Observing:
                     adverts,
                 )
             case RefusedAtBorder(origin, topic, messages):
-                log.warning("%d messages of %s may not enter, such as of %s", messages, origin, topic[:100])
+                log.warning(
+                    "refused at the border: %d messages from %s, for example on %s", messages, origin, topic[:100]
+                )
             case NameConflict(broker, detail):
                 log.error("another broker runs under the name %s: %s", broker, detail)
             case _:

@@ -130,5 +130,5 @@ class Recovery:
     def _is_set_aside(self, told: str | None, client_id: str = "") -> bool:
         """Whether a record of an earlier version cannot be used: it stays in the store, and is reported."""
         if told is not None:
-            self._state.refuse(Refusal.TOO_LARGE, f"a stored record is set aside: {told}", client_id=client_id)
+            self._state.refuse(Refusal.TOO_LARGE, f"a stored record was quarantined: {told}", client_id=client_id)
         return told is not None

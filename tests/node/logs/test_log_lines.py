@@ -102,7 +102,7 @@ def test_a_log_that_nobody_reads_blocks_nobody_and_tells_later_what_was_lost() -
     told = 0
     with os.fdopen(reading, "rb") as read:
         while told < lost:  # in parts, where the writer had begun to tell before the last were lost
-            if b"lines were lost" in (text := read.readline()):
+            if b"log lines were dropped" in (text := read.readline()):
                 told += int(text.rpartition(b"lines=")[2])
     writer.close()
     os.close(writing)

@@ -165,7 +165,7 @@ def test_a_silent_primary_is_reported_again_and_again_and_logged_once(caplog: py
 
     asyncio.run(go())
     assert [one.message for one in caplog.records if "silent" in one.message] == [
-        "seattle is silent; nobody has heard it"
+        "seattle is silent; no other host has reached it"
     ]
 
 

@@ -154,7 +154,7 @@ class AmqpClient:
                 return False
             expected = SASL_PROTOCOL if self._stage is ClientStage.SASL_HEADER else PROTOCOL
             if head != expected:
-                raise Malformed(f"the broker does not speak AMQP 1.0: it says {head!r}")
+                raise Malformed(f"the broker does not support AMQP 1.0; it sent {head!r}")
             self._stage = ClientStage(self._stage + 1)
             return True
         found = self._framer.take_frame()
@@ -276,7 +276,7 @@ class AmqpClient:
         if value.role == SENDER:
             receiver = self._receivers.get(value.name)
             if receiver is None:
-                raise Malformed("an attach of a link that was not asked for")
+                raise Malformed("an attach of a link that was not requested")
             self._theirs[value.handle] = receiver
             if isinstance(value.source, Source):  # else a detach with the reason follows
                 receiver.is_attached = True
@@ -291,7 +291,7 @@ class AmqpClient:
     def _on_detach(self, value: Detach) -> None:
         link = self._theirs.pop(value.handle, None)
         if isinstance(link, ReceivingLink):
-            raise AmqpError(CONNECTION_FORCED, f"the broker gives nothing of {link.source}{told(value.error)}")
+            raise AmqpError(CONNECTION_FORCED, f"the broker sends no messages of {link.source}{told(value.error)}")
         if link is not None:
             self._senders.detached(link, value.error)
 

@@ -66,7 +66,7 @@ def decode_all(data: bytes) -> object:
     """The one value that these bytes are."""
     value, end = decode(data)
     if end != len(data):
-        raise Malformed(f"{len(data) - end} bytes behind a value")
+        raise Malformed(f"{len(data) - end} bytes after a value")
     return value
 
 
@@ -155,7 +155,7 @@ def _compound(code: int, data: bytes, at: int, end: int, depth: int) -> object:
         value, at = decode(data, at, depth + 1)
         items.append(value)
     if at != end:
-        raise Malformed("a list or map is not as long as it says")
+        raise Malformed("the length of a list or map does not match its header")
     return items if code in (0xC0, 0xD0) else _map(items)
 
 
@@ -187,7 +187,7 @@ def _array(data: bytes, at: int, end: int, count: int, depth: int) -> Array:
         value, at = _by_code(code, data, at, depth + 1)
         items.append(value if descriptor is _NONE else Described(descriptor, value))
     if at != end:
-        raise Malformed("an array is not as long as it says")
+        raise Malformed("the length of an array does not match its header")
     return Array(constructor, tuple(items))
 
 

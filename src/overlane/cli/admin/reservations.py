@@ -33,7 +33,7 @@ def reservations(
         typer.Option(
             "--what-if",
             metavar="FILE",
-            help="Show which requests in FILE would be admitted beside the present reservations.",
+            help="Show which requests in FILE would be admitted in addition to the present reservations.",
         ),
     ] = None,
     pcap: Annotated[

@@ -55,12 +55,14 @@ def broker(
         typer.Option(
             "--zookeeper",
             metavar="HOSTS",
-            help="Addresses of ZooKeeper, HOST:PORT separated by commas: the configuration is there, not in a file.",
+            help="Addresses of ZooKeeper, HOST:PORT separated by commas; the configuration is read from there.",
         ),
     ] = "",
-    path: Annotated[str, typer.Option("--path", help="Path in ZooKeeper below which the overlay is.")] = "/overlane",
+    path: Annotated[str, typer.Option("--path", help="Root path of the overlay in ZooKeeper.")] = "/overlane",
     role: Annotated[Role | None, typer.Option("--role", help="Role, with --zookeeper.", show_default=False)] = None,
-    domain: Annotated[str, typer.Option("--domain", help="Domain, with --zookeeper (default: one of its own).")] = "",
+    domain: Annotated[
+        str, typer.Option("--domain", help="Domain, with --zookeeper (default: a separate domain).")
+    ] = "",
     mqtt: Annotated[str, typer.Option("--mqtt", metavar="HOST:PORT", help="Address for clients.")] = "",
     overlay: Annotated[str, typer.Option("--overlay", metavar="HOST:PORT", help="Address for other brokers.")] = "",
     admin: Annotated[str, typer.Option("--admin", metavar="HOST:PORT", help="Address of the admin API.")] = "",
@@ -69,10 +71,10 @@ def broker(
         Path | None, typer.Option("--zookeeper-password", help="File with the password of that user.")
     ] = None,
     zookeeper_ca: Annotated[
-        Path | None, typer.Option("--zookeeper-ca", help="Certificate authority of ZooKeeper: connect by TLS.")
+        Path | None, typer.Option("--zookeeper-ca", help="Certificate authority of ZooKeeper; enables TLS.")
     ] = None,
     zookeeper_certificate: Annotated[
-        Path | None, typer.Option("--zookeeper-certificate", help="Certificate to show to ZooKeeper.")
+        Path | None, typer.Option("--zookeeper-certificate", help="Client certificate for ZooKeeper.")
     ] = None,
     zookeeper_key: Annotated[Path | None, typer.Option("--zookeeper-key", help="Key of that certificate.")] = None,
     data: Annotated[Path | None, typer.Option("--data", help="Data directory (default: overlane-data/NAME).")] = None,
@@ -109,7 +111,7 @@ def broker(
     ] = False,
     hosted: Annotated[
         str,
-        typer.Option("--hosted", hidden=True, help="Keep a copy of another broker, and continue it when it is lost."),
+        typer.Option("--hosted", hidden=True, help="Keep a copy of another broker, and take it over when it is lost."),
     ] = "",
     relative_to: Annotated[
         Path | None,

@@ -31,7 +31,7 @@ Days = Annotated[int, typer.Option("--days", min=1, max=36_500, help="Validity i
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 
 app = typer.Typer(
-    help="Make and renew certificates of brokers, servers and clients, for overlays without an authority of their own.",
+    help="Create and renew certificates of brokers, servers and clients with your own certificate authority.",
     no_args_is_help=True,
 )
 

@@ -75,7 +75,7 @@ def init(
         str, typer.Option("--brokers", metavar="NAMES", help="Names of the brokers, separated by commas.")
     ] = "broker-1",
     mosquitto: Annotated[
-        Path | None, typer.Option("--mosquitto", metavar="FILE", help="Take over this mosquitto.conf.")
+        Path | None, typer.Option("--mosquitto", metavar="FILE", help="Convert this mosquitto.conf.")
     ] = None,
 ) -> None:
     """Write a first network file, with comments."""

@@ -41,9 +41,9 @@ def join(
             error = send(neighbour, "PUT", f"/links/{name}", {"address": addresses}, token)
             errors.append(error)
             if error:
-                typer.echo(f"{neighbour.name} was not told of {name}: {error}", err=True)
+                typer.echo(f"{neighbour.name} could not be informed of {name}: {error}", err=True)
         if errors and all(errors):
-            raise Unavailable(name, "none of its neighbours could be told of it")
+            raise Unavailable(name, "no neighbour could be informed of it")
     broker(network, name, data=data, emulate=emulate, chaos=chaos)
 
 

@@ -18,7 +18,7 @@ from overlane.items.records import ITEMS, Paths, decode
 LOOK_S = 0.1
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the broker.")]
-Within = Annotated[int, typer.Option("--within", min=0, help="Seconds to wait until it is done.")]
+Within = Annotated[int, typer.Option("--within", min=0, help="Timeout in seconds.")]
 
 
 @with_zookeeper

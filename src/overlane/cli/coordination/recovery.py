@@ -51,7 +51,7 @@ app = typer.Typer(
 NetworkFile = Annotated[
     Path | None,
     typer.Option(
-        "--file", metavar="NETWORK.toml", help="Network file that says where ZooKeeper is.", show_default=False
+        "--file", metavar="NETWORK.toml", help="Network file with the addresses of ZooKeeper.", show_default=False
     ),
 ]
 
@@ -109,9 +109,9 @@ def recovery(
 def move(
     where: Where,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Broker.", show_default=False)],
-    host: Annotated[str, typer.Argument(metavar="HOST", help="Host of its domain that takes it.", show_default=False)],
+    host: Annotated[str, typer.Argument(metavar="HOST", help="New host, in the same domain.", show_default=False)],
     file: NetworkFile = None,
-    within: Annotated[int, typer.Option("--within", min=1, help="Seconds to wait until it is there.")] = 60,
+    within: Annotated[int, typer.Option("--within", min=1, help="Timeout in seconds.")] = 60,
 ) -> None:
     """Move a broker to another host of its domain: it gets a copy, if it has none, and continues the broker."""
     with exit_on_error():
@@ -125,7 +125,7 @@ def move(
 def forget(
     where: Where,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Broker.", show_default=False)],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     file: NetworkFile = None,
 ) -> None:
     """Forget a broker: its mirrors end, and nobody continues it. To remove it for good, or to let it begin anew, empty,
@@ -136,7 +136,7 @@ def forget(
         if not yes and not typer.confirm(f"{told} Forget {name}, with all messages that its copies have?"):
             raise typer.Exit(1)
         asyncio.run(forget_broker(access, name))
-    typer.echo(f"{name} is forgotten. It begins anew if its host starts with an empty data directory")
+    typer.echo(f"{name} is forgotten. Its host starts it again, empty, if its data directory is empty")
 
 
 # Showing

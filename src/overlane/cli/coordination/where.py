@@ -24,18 +24,18 @@ from overlane.network.sections.coordinated import chroot, zookeeper_hosts
 
 File = Annotated[
     Path | None,
-    typer.Argument(metavar="NETWORK.toml", help="Network file that says where ZooKeeper is.", show_default=False),
+    typer.Argument(metavar="NETWORK.toml", help="Network file with the addresses of ZooKeeper.", show_default=False),
 ]
 Zookeeper = Annotated[
     str,
     typer.Option("--zookeeper", metavar="HOSTS", help="Addresses of ZooKeeper, HOST:PORT separated by commas."),
 ]
-RootPath = Annotated[str, typer.Option("--path", help="Path in ZooKeeper below which the overlay is.")]
+RootPath = Annotated[str, typer.Option("--path", help="Root path of the overlay in ZooKeeper.")]
 Data = Annotated[Path, typer.Option("--data", help="Data directory of `overlane up`, which has the embedded ensemble.")]
 User = Annotated[str, typer.Option("--zookeeper-user", help="User at ZooKeeper (SASL digest).")]
 Password = Annotated[Path | None, typer.Option("--zookeeper-password", help="File with the password of that user.")]
-Ca = Annotated[Path | None, typer.Option("--zookeeper-ca", help="Certificate authority of ZooKeeper: use TLS.")]
-Certificate = Annotated[Path | None, typer.Option("--zookeeper-certificate", help="Certificate to show to ZooKeeper.")]
+Ca = Annotated[Path | None, typer.Option("--zookeeper-ca", help="Certificate authority of ZooKeeper; enables TLS.")]
+Certificate = Annotated[Path | None, typer.Option("--zookeeper-certificate", help="Client certificate for ZooKeeper.")]
 Key = Annotated[Path | None, typer.Option("--zookeeper-key", help="Key of that certificate.")]
 
 

@@ -26,7 +26,7 @@ COMMANDS = {
     ),
     "admit": Command(
         "overlane.cli.plan.admit",
-        "Make the reservations of many subscribers hop by hop, and tell which are admitted, on which paths.",
+        "Simulate the reservations of many subscribers, and show which are admitted, with their paths.",
     ),
     "allocate": Command(
         "overlane.cli.plan.allocate",

@@ -85,7 +85,7 @@ PcapFile = Annotated[
 
 
 def admit(problem: ProblemFile, as_json: AsJson = False, pcap: PcapFile = None) -> None:
-    """Make the reservations of many subscribers hop by hop, and tell which are admitted, on which paths."""
+    """Simulate the reservations of many subscribers, and show which are admitted, with their paths."""
     run_solver(problem, AdmitProblem, lambda given: _solve(given, pcap), show, as_json)
 
 

@@ -90,7 +90,7 @@ def _show(problem: ChannelsProblem, found: ChannelsAnswer, console: Console) -> 
         console.print(f"By unicast: {escape(', '.join(pairs))}" + (f" and {rest:,} more" if rest else ""))
 
     costs = Table("", "bps", title="Cost")
-    costs.add_row("waste: not asked for, or twice", f"{found.waste_bps:,.0f}")
+    costs.add_row("waste: unwanted or received twice", f"{found.waste_bps:,.0f}")
     costs.add_row("unicast", f"{found.unicast_bps:,.0f}")
     costs.add_row("together", f"{found.cost_bps:,.0f}")
     costs.add_row("no mapping costs less than", f"{found.bound_bps:,.0f}")

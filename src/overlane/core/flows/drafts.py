@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 
 from overlane.core.bundles import HANDOUT, group_of
-from overlane.core.events import PublishResult, Save
+from overlane.core.events import PublishResult
 from overlane.core.flows.held_messages import HeldMessage
 from overlane.core.flows.outflow import Outflow
 from overlane.core.flows.sink import Sink
@@ -163,16 +163,9 @@ class Drafts:
         )
 
     def _hold(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:
-        source = self._source
-        before = source.held.reliable_bytes
         served = self.served[1] if self.served[0] == topic else ()
         self.served = "", ()
-        result = source.held.hold(topic, flags, body, qos, source.room, now, served)
-        source.room -= source.held.reliable_bytes - before
-        if isinstance(result, Save):
-            source.effects.append(result)
-            return _ACCEPTED
-        return result
+        return self._source.hold(topic, body, flags, qos, now, served)
 
     def _hold_published(self, topic: str, body: bytes, flags: int, now: Nanos) -> PublishResult:
         if not fits(topic, TOPIC_BYTES_MAX) or len(body) > MESSAGE_BYTES_MAX - 4 * len(topic):
@@ -214,7 +207,7 @@ class Drafts:
                 source.room -= taken_bytes
             return result
 
-        source.effects += source.held.release(groups, send, now)
+        source.release_held(groups, send, now)
 
     def _send_held(self, held: HeldMessage, now: Nanos) -> PublishResult:
         """One that has a deadline is a parcel of its own: the messages of a parcel have one age."""

@@ -63,6 +63,10 @@ class Stored(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
+Served = tuple[str, ...]
+"""Noted by the publisher of a message: who else gets it in other ways."""
+
+
 class HeldMessage(NamedTuple):
     number: int
     """Of the record; negative if there is none."""
@@ -72,8 +76,7 @@ class HeldMessage(NamedTuple):
     qos: QosClass
     published_ns: Nanos
     """The time for which it is held counts: it belongs to its age. NEVER if unknown."""
-    served: tuple[str, ...] = ()
-    """What its publisher has noted: who else gets it in other ways."""
+    served: Served = ()
 
     @property
     def size(self) -> int:
@@ -117,7 +120,7 @@ class HeldMessages:
         qos: QosClass,
         room: int,
         now: Nanos,
-        served: tuple[str, ...] = (),
+        served: Served = (),
     ) -> Save | PublishResult:
         """ACCEPTED, or the record of a message that is accepted if it is stored; or BUSY. `room`: for reliable
         messages."""

@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from overlane.core.events import Effect, Erase, Save
+from overlane.core.events import Effect, Erase, PublishResult, Save
 from overlane.core.federation import Federation
 from overlane.core.flows.cut_through import CutThrough, single_message_frame
 from overlane.core.flows.destinations import Destinations
 from overlane.core.flows.flow_table import FlowTable
-from overlane.core.flows.held_messages import HeldMessages
+from overlane.core.flows.held_messages import HeldMessages, Send, Served
 from overlane.core.flows.history import Kept, TopicHistory
 from overlane.core.flows.history_replay import HistoryReplay
 from overlane.core.flows.outflow import PARCELS, FlowName, Outflow, Retained, read_parcel
@@ -160,8 +160,7 @@ class Source:
             self.forwarding.losses.queue_full += self.forwarding.losses.count(flags, body)
 
     def _send_single(self, flow: Outflow, route: Route, message: Message, now: Nanos) -> bool:
-        """The short way of one best-effort message that nothing but its own flow concerns; False if it has to take the
-        long one."""
+        """Fast path for one best-effort message that concerns only its flow; False if it must be sealed."""
         entry = self._routes.entry(self.identity, route.id, route.version)
         if entry is None:
             return False
@@ -248,8 +247,7 @@ class Source:
             self._seal(flow, piece, now, published_ns=published_ns)
 
     def _take_back(self, flow: Outflow, topics: Iterable[str], after: int, now: Nanos) -> None:
-        """The best-effort parcel that was sealed last has gone nowhere: another takes its place, and nobody waits for
-        it. What is kept as history has its name for good."""
+        """The best-effort parcel sealed last was not sent: reuse its number, unless it is kept as history."""
         if not flow.qos.history:
             flow.sequence -= 1
             self._places.withdraw(flow, topics, after, now)
@@ -339,6 +337,20 @@ class Source:
         qos = self.qos.of(topic)
         if qos.history:
             self.effects += self._replay.keep_unsent(topic, body, flags, qos, now)
+
+    def hold(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos, served: Served) -> PublishResult:
+        """Hold a message whose destinations are unknown. A reliable one is a record, and takes room."""
+        before = self.held.reliable_bytes
+        result = self.held.hold(topic, flags, body, qos, self.room, now, served)
+        self.room -= self.held.reliable_bytes - before
+        if isinstance(result, Save):
+            self.effects.append(result)
+            return PublishResult.ACCEPTED
+        return result
+
+    def release_held(self, groups: Iterable[int], send: Send, now: Nanos) -> None:
+        """Send the held messages of groups whose destinations are known."""
+        self.effects += self.held.release(groups, send, now)
 
     # Interest
 

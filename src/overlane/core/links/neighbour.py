@@ -251,7 +251,7 @@ class Neighbour:
         return self.queue.bytes + (self.queue.charge(len(self.parked[0])) if self.parked is not None else 0)
 
     def is_greeting_overdue(self, now: Nanos) -> bool:
-        """The connection is open, but no greeting came in time."""
+        """The connection is open, but no greeting was received in time."""
         return self.connected and not self.greeted and now >= self._greeting_due
 
     @property

@@ -160,7 +160,7 @@ class DdsDomain:
             if any(getattr(one, "data", None) == MARK for one in found.qos):
                 continue
             if found.type_id is None:
-                log.warning("DDS: %s has no type information: it is left out", found.topic_name)
+                log.warning("DDS: %s has no type information: ignored", found.topic_name)
                 continue
             if found.topic_name not in self._types:
                 kind, _ = get_types_for_typeid(self._participant, found.type_id, duration(seconds=TYPE_WITHIN_S))

@@ -95,16 +95,16 @@ class RunningDdsGateway:
     def _carry_out(self, changes: Changes) -> None:
         domain = self._domain
         for topic in changes.close_readers:
-            log.info("DDS: %s does not cross any more", topic)
+            log.info("DDS: no longer forwarding %s", topic)
             domain.close_reader(topic)
         for route in changes.close_writers:
-            log.info("DDS: %s of %s does not come any more", route[1], route[0])
+            log.info("DDS: no longer receiving %s of %s", route[1], route[0])
             domain.close_writer(route)
         for topic in changes.open_readers:
-            log.info("DDS: %s crosses", topic)
+            log.info("DDS: forwarding %s", topic)
             domain.open_reader(topic)
         for route, qos in changes.open_writers:
-            log.info("DDS: %s comes from %s", route[1], route[0])
+            log.info("DDS: receiving %s from %s", route[1], route[0])
             domain.open_writer(route, qos)
         if changes.announcement is not None:
             self._announcement.set()

@@ -81,7 +81,7 @@ def read(packet: Buffer, bounds: Bounds = UNBOUNDED) -> mqtt5.Packet:
         first = packet[0]
         length, position = variable(packet, 1)
         if length != len(packet) - position:
-            raise Malformed(MALFORMED_PACKET, "the packet has not the length that it says")
+            raise Malformed(MALFORMED_PACKET, "the length of the packet does not match its header")
         kind = first >> 4
         if kind == 3:
             return _read_publish(packet, first, position)

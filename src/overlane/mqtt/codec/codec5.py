@@ -68,4 +68,4 @@ def check_payload(message: mqtt5.PublishPacket | mqtt5.Will) -> None:
         try:
             str(message.payload, "utf-8")
         except UnicodeDecodeError:
-            raise Malformed(PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8, as its format says") from None
+            raise Malformed(PAYLOAD_FORMAT_INVALID, "the payload format is UTF-8, but the payload is not") from None

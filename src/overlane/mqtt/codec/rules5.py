@@ -100,7 +100,7 @@ def check_other(packet: bytes, first: int, bounds: Bounds) -> None:
     kind = first >> 4
     length, position = variable(packet, 1)
     if length != len(packet) - position:
-        raise Malformed(MALFORMED_PACKET, "the packet has not the length that it says")
+        raise Malformed(MALFORMED_PACKET, "the length of the packet does not match its header")
     if not kind:
         raise Malformed(MALFORMED_PACKET, "packets of type 0 do not exist")
     if first & 0x0F != _FLAGS.get(kind, 0):

@@ -41,7 +41,9 @@ def read_security(table: Table, brokers: Sequence[Broker], directory: Path | Non
     )
     table.close()
     if security.anonymous is False and not any(one in table for one in ("users", "client_ca", "jwt", "hook")):
-        table.refuse("anonymous", "true, or users, client_ca, jwt or hook with it, or nobody could connect")
+        table.refuse(
+            "anonymous", "true, or false with users, client_ca, jwt or hook; otherwise no client could connect"
+        )
     if security.overlay_tls and "client_ca" not in table:
         table.refuse("overlay_tls", "true only with certificate, key and client_ca, by which neighbours are known")
     _require_together(table)

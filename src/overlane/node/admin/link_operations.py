@@ -54,7 +54,8 @@ class LinkOperations:
                 (
                     _PEER,
                     Parameter(
-                        "address", "Addresses to dial, host:port, separated by commas; if empty, the neighbour dials."
+                        "address",
+                        "Addresses of the neighbour, host:port, separated by commas; if empty, the neighbour connects.",
                     ),
                 ),
             ),

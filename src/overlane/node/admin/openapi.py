@@ -25,7 +25,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
         "info": {
             "title": "Overlane admin API",
             "version": __version__,
-            "description": "What a broker tells operators. A token is asked for where the network file has one.",
+            "description": "Admin API of a broker. A token is required if the network file has one.",
         },
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": _SCHEMES},

@@ -49,7 +49,7 @@ class RetainedOperations:
             Operation(
                 "DELETE",
                 "/retained",
-                "Remove retained messages at all brokers. Subscribers are told nothing.",
+                "Remove retained messages at all brokers. Subscribers are not notified.",
                 self._remove,
                 {200: RetainedRemoved, 400: ErrorView, 503: ErrorView},
                 (_LIMIT, removed),

@@ -93,7 +93,7 @@ class Admin:
             except Exception as error:
                 # A defect of ours; it must not end more than this request.
                 self._failures.isolated(Failure("admin", f"{operation.method} {operation.path}", error))
-                return _wrong(500, "the broker could not answer; its log tells more")
+                return _wrong(500, "internal error of the broker; see its log")
 
         return answer
 

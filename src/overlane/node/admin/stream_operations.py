@@ -281,7 +281,7 @@ def _other(log: StreamLog, asked: Asked) -> Answer | None:
     since_ns = _number(asked, "since", log.since_ns)
     if since_ns == log.since_ns:
         return None
-    return _wrong(410, "the stream was made anew since: its offsets are others")
+    return _wrong(410, "the stream was created again since then; its offsets have changed")
 
 
 def _nothing() -> Answer:

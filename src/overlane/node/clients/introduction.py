@@ -45,4 +45,4 @@ def read_introduction(data: bytes | bytearray) -> tuple[Introduction, int] | Non
     try:
         return msgspec.msgpack.decode(bytes(data[LENGTH.size : end]), type=Introduction), end
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ProtocolViolation("an introduction that says nothing") from None
+        raise ProtocolViolation("an introduction without contents") from None

@@ -260,7 +260,9 @@ class PassThrough:
                     await asyncio.shield(upstream.greeted)
             except OSError as error:  # a TimeoutError is one
                 upstream.abort()
-                log.warning("a client could not be passed on to %s at %s: %s", broker, address, _reason(error))
+                log.warning(
+                    "the connection of a client could not be forwarded to %s at %s: %s", broker, address, _reason(error)
+                )
             else:
                 return upstream
         return None

@@ -54,7 +54,7 @@ class PassedInProtocol(ClientProtocol):
         try:
             read = read_introduction(self._head)
         except ProtocolViolation as violation:
-            log.warning("%s passes a client on: %s", self._via, violation.reason)
+            log.warning("%s forwards a client: %s", self._via, violation.reason)
             transport.abort()
             return
         if read is None:
@@ -91,7 +91,7 @@ class PassedIn:
     def take(self, via: str, transport: asyncio.Transport, data: bytes) -> bool:
         """False: this broker is none of the domain, and may not speak for clients."""
         if not self._driver.server.lookup.knows(via):
-            log.warning("%s passes a client on, and is no broker of this domain", via)
+            log.warning("%s forwards a client, but is not a broker of this domain", via)
             return False
         PassedInProtocol(self._limiter, via).begin(transport, data)
         return True

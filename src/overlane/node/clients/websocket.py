@@ -136,7 +136,7 @@ class WebSocketPipe(asyncio.Protocol):
         self._strange_bytes += more_bytes
         if self._strange_bytes <= STRANGER_BYTES_MAX:
             return False
-        self._refuse(Refusal.TOO_LARGE, f"more than {STRANGER_BYTES_MAX} bytes before it was let in")
+        self._refuse(Refusal.TOO_LARGE, f"more than {STRANGER_BYTES_MAX} bytes before it was accepted")
         self.abort()
         return True
 
@@ -172,7 +172,7 @@ class WebSocketPipe(asyncio.Protocol):
     def _frame(self, frame: Frame) -> None:
         if frame.opcode is Opcode.TEXT:
             self._refuse(Refusal.PROTOCOL, "WebSocket: a text frame")
-            self._socket.fail(CloseCode.UNSUPPORTED_DATA, "MQTT comes in binary frames")
+            self._socket.fail(CloseCode.UNSUPPORTED_DATA, "MQTT needs binary frames")
         elif frame.opcode in (Opcode.BINARY, Opcode.CONT) and self._link is not None:
             self._link.received(bytes(frame.data))
 

@@ -196,7 +196,7 @@ class Coordinated:
         undialled = self.view.want_direct(effect.peers)
         log.info("direct links wanted with: %s", ", ".join(effect.peers) or "nobody")
         for peer in undialled:
-            log.warning("no direct link with %s: it has registered no address at which it can be dialled", peer)
+            log.warning("no direct link with %s: it has registered no address", peer)
         for peer, reason in effect.given_up:
             log.warning("no direct link with %s for a while: %s", peer, reason)
         self._ask()
@@ -318,7 +318,7 @@ class Coordinated:
                 case LeaderChanged(name, epoch):
                     log.info("%s leads, epoch %d", name if name is not None else "nobody", epoch)
                 case WantedChanged(wanted):
-                    log.info("%d routing brokers are wanted: %s", wanted.routing, wanted.why)
+                    log.info("wanted routing brokers: %d, because %s", wanted.routing, wanted.why)
                 case NameTaken(name):
                     log.error(
                         "another broker named %s is registered in ZooKeeper; this one is not seen by others", name

@@ -170,7 +170,7 @@ class Coordinating:
         host = await asyncio.to_thread(own_host, self._hosts)
         record = _record(self._node, host) if host is not None else self._coordinated.view.own
         if record != self._coordinated.view.own:
-            log.info("reached at %s from now on", ", ".join(record.overlay))
+            log.info("new address: %s", ", ".join(record.overlay))
             self._coordinated.reached_at(record)
 
     def _take_up(self) -> None:
@@ -188,7 +188,7 @@ class Coordinating:
             self._node.reload()
         else:
             file = self._node.options.file
-            log.warning("configuration %d in ZooKeeper is not followed: the settings of %s hold", config.version, file)
+            log.warning("configuration %d in ZooKeeper is ignored: %s has settings of its own", config.version, file)
 
     # What the coordination asks of the links (driver.Links)
 

@@ -22,7 +22,7 @@ def read_kept(data: Path | None) -> Kept:
     except FileNotFoundError:
         return Kept()
     except (OSError, msgspec.DecodeError) as error:
-        log.error("%s: %s; what it said comes from ZooKeeper again", path, error)
+        log.error("%s: %s; reading it from ZooKeeper again", path, error)
         return Kept()
 
 

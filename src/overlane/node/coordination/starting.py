@@ -30,7 +30,7 @@ async def first_network(own: Own, data: Path | None) -> tuple[Network, ConfigRec
             if kept is None:
                 log.warning("%s; the broker waits for it", error)
                 continue
-            log.warning("%s; the broker starts with configuration %d, which it knows", error, kept.version)
+            log.warning("%s; the broker starts with its copy of configuration %d", error, kept.version)
             return own_network(kept, own), kept
         except MalformedRecord as error:
             if kept is None:

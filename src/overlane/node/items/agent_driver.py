@@ -114,7 +114,7 @@ class ItemsAgent:
         try:
             found = domain_plan(forecast, plan.version, critical)
         except BadDomainPlan as bad:
-            log.error("items: plan %d is not followed: %s", plan.version, bad)
+            log.error("items: plan %d was rejected: %s", plan.version, bad)
             return
         log.info("items: plan %d for %d items, %d states", plan.version, len(found.items), len(found.states) + 1)
         self._take(self.agent.offer(found, self._now()))
@@ -192,7 +192,7 @@ class ItemsAgent:
             self._take(self.agent.solved(job, None, self._now()))
             return
         if job.purpose == "relief":
-            log.warning("items: %s is a bottleneck; moving items by the rates of now", job.subject)
+            log.warning("items: %s is a bottleneck; moving items by the present rates", job.subject)
         self._take(self.agent.solved(job, state, self._now()))
 
     # The directory

@@ -190,7 +190,7 @@ class Greeting:
         try:
             said = msgspec.msgpack.decode(body, type=_Hello)
         except msgspec.MsgspecError:
-            raise ProtocolViolation("a hello that says nothing") from None
+            raise ProtocolViolation("an empty hello") from None
         self._check(said.name, said.wanted, said.nonce)
         self.peer, self._their_nonce, self._their_offer = said.name, said.nonce, said.offer
         self.instance = said.instance
@@ -218,7 +218,7 @@ class Greeting:
             shown = ", ".join(sorted(mine.certified)[:NAMES_SHOWN_MAX]) or "nobody"
             raise ProtocolViolation(f"calls itself {name[:NAME_BYTES_MAX]!a}, its certificate says {shown!a}")
         if mine.certified is None and mine.secret is None and not mine.is_trusted_place:
-            raise ProtocolViolation("comes from another machine without certificate or secret")
+            raise ProtocolViolation("connects from another machine without certificate or secret")
 
     def _read_proof(self) -> bool:
         buffer = self._buffer

@@ -355,7 +355,7 @@ class Overlay:
     def moves(self, link: OverlayLink, link_id: bytes, transport: asyncio.Transport, data: bytes) -> None:
         before = self.links.get(link.peer)
         if before is None or before.id != link_id or before.instance != link.instance or not before.is_up:
-            log.info("%s wants to continue a link with %s that has ended", link.address, link.peer)
+            log.info("%s tries to continue a link with %s that has ended", link.address, link.peer)
             transport.abort()
             return
         if link.was_dialled_by_us:
@@ -386,7 +386,7 @@ class Overlay:
         self._dialling.linked(peer)
         self._look_around()
         if before is not None:
-            before.close("another connection, dialled at the same moment, stays")
+            before.close("another connection that was opened at the same moment is used")
         self._turns.handle(LinkUp(peer, is_encrypted=link.has_tls))
         return True
 
@@ -394,7 +394,11 @@ class Overlay:
         """Only from the very broker that the link is with, and that has proven to be it."""
         linked = self.links.get(link.peer)
         if linked is None or linked.instance != link.instance or not self.may_pass_clients(transport):
-            log.warning("%s passes a client on as %s, and is not believed", link.address, link.peer)
+            log.warning(
+                "%s forwards a client as %s; refused, because it is not authenticated as that broker",
+                link.address,
+                link.peer,
+            )
             return False
         return self.on_passed_in(link.peer, transport, data)
 

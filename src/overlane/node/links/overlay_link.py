@@ -142,7 +142,7 @@ class OverlayLink(asyncio.BufferedProtocol):
         credentials = self._host.credentials(self._transport)
         offer = None if self._moves else self._host.offer(self._transport)
         self._greeting = Greeting(credentials, secrets.token_bytes(NONCE_BYTES), self._dials, offer, self._moves)
-        self._late = self._loop.call_later(GREETING_S, self.close, "no greeting came")
+        self._late = self._loop.call_later(GREETING_S, self.close, "no greeting was received")
         self._transport.write(self._greeting.opening())
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
@@ -285,7 +285,7 @@ class OverlayLink(asyncio.BufferedProtocol):
         """A datagram came. Whether the connection beside it can be believed to work, too; it is closed if not."""
         now = self._host.now()
         if now - self._alone_from > ALONE_MAX:
-            self.close("nothing comes over the connection any more")
+            self.close("nothing was received over the connection")
             return False
         self._alone_from = min(self._alone_from, now)
         return True

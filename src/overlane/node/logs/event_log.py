@@ -142,7 +142,7 @@ class EventLog:
                     ago_s=0.0,
                     kind="border",
                     peer=origin,
-                    cause=f"{messages} messages may not enter, such as of {topic[:100]}",
+                    cause=f"{messages} messages may not enter, for example on {topic[:100]}",
                 )
             case _:
                 assert_never(effect)

@@ -242,4 +242,4 @@ class Writer:
 
 def _lost(lines: int) -> logging.LogRecord:
     told = {"name": "overlane.log", "levelno": logging.WARNING, "levelname": "WARNING", "fields": {"lines": lines}}
-    return logging.makeLogRecord(told | {"msg": "lines were lost: they were not read as fast as they came"})
+    return logging.makeLogRecord(told | {"msg": "log lines were dropped: they were not read fast enough"})

@@ -79,7 +79,7 @@ class Exporter:
     def _told(self, trouble: str) -> None:
         """Log the first failure, and the first success after it."""
         if trouble and not self._is_failing:
-            log.warning("the collector at %s does not take traces and metrics: %s", self._endpoint, trouble)
+            log.warning("the collector at %s does not accept traces and metrics: %s", self._endpoint, trouble)
         elif not trouble and self._is_failing:
-            log.info("the collector at %s takes traces and metrics again", self._endpoint)
+            log.info("the collector at %s accepts traces and metrics again", self._endpoint)
         self._is_failing = bool(trouble)

@@ -14,11 +14,11 @@ def why_waiting(driver: ReplicaDriver | None) -> str:
         return "this is a backup: it has no broker of its own"
     value, own = driver.replica.replica_set, driver.storage.stored.storage
     if value is None:
-        return "ZooKeeper has not told yet which host serves this broker"
+        return "waiting for ZooKeeper: the host of this broker is not known yet"
     if value.primary == own:
         return "the broker starts"
     if value.is_forgotten:
-        return "the broker was forgotten: it begins anew when its data directory is deleted and its host restarted"
+        return "the broker was forgotten: delete its data directory and restart its host to start it empty"
     if value.primary_host == driver.host:
         return "the records of this broker were on a disk of this host that is gone, and no mirror has continued it"
     return f"{value.primary_host} serves this broker; this host has {'a' if value.has(own) else 'no complete'} copy"

@@ -103,7 +103,7 @@ def roots(connection: sqlite3.Connection) -> tuple[int, int]:
 def file_damage(path: Path) -> str | None:
     """What is wrong with the file as a whole, if anything. Whether its records are good is not looked at."""
     if not path.exists():
-        return "the database is missing, though its write-ahead log is there"
+        return "the database is missing, but its write-ahead log exists"
     if not path.stat().st_size:
         return "the database is empty"
     # Before SQLite looks at it: it would take the part before the damage for all there is.

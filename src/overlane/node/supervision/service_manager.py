@@ -54,7 +54,7 @@ class ServiceManager:
                 end.send(message.encode())
             except OSError as error:
                 # A sign of life that was lost is followed by another one.
-                log.debug("the service manager does not listen: %s", error)
+                log.debug("the service manager cannot be reached: %s", error)
 
 
 @cache

@@ -177,7 +177,7 @@ class WebEvents:
             raise BadWebRequest(f"Last-Event-ID: {last_event_id[:60]!a} is no position of a stream")
         since_ns, offset = position
         if since_ns != log.since_ns:
-            return self._stream(caller, log, log.first, "the stream was made anew since")
+            return self._stream(caller, log, log.first, "the stream was created again since then")
         told = f"messages before {log.first} are not kept any more" if offset < log.first else ""
         return self._stream(caller, log, min(max(offset, log.first), server.streams.written(log)), told)
 

@@ -106,7 +106,7 @@ class WebService:
             except Exception as error:
                 # A defect of ours; it must not end more than this request.
                 self._driver.failures.isolated(Failure("web", place, error))
-                return _wrong(500, "the broker could not answer; its log tells more")
+                return _wrong(500, "internal error of the broker; see its log")
 
         return answer
 

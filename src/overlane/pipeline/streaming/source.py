@@ -100,7 +100,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         views = [view for _, view in self._views()]
         if missing := sorted(start.keys() - {view.broker for view in views}):
-            raise Unavailable("the stream", f"the query has read from {', '.join(missing)}, which is not asked for now")
+            raise Unavailable(
+                "the stream", f"the query has read from {', '.join(missing)}, which is not in `brokers` now"
+            )
         left = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end: Offset = {}
         for place, view in enumerate(sorted(views, key=lambda view: view.broker)):

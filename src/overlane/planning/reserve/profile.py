@@ -62,9 +62,9 @@ def _sizes(profile: Profile, whose: str) -> tuple[float, float]:
     if size_min is None and size_max is None:
         raise BadProblem(f"{whose}.size", "a rate without a size", "size, or size_min with size_max")
     if size_min is None:
-        raise BadProblem(f"{whose}.size_min", "nothing beside size_max", "both, or size alone")
+        raise BadProblem(f"{whose}.size_min", "size_min without size_max", "both, or size alone")
     if size_max is None:
-        raise BadProblem(f"{whose}.size_max", "nothing beside size_min", "both, or size alone")
+        raise BadProblem(f"{whose}.size_max", "size_max without size_min", "both, or size alone")
     if size_min > size_max:
         raise BadProblem(f"{whose}.size_min", f"{size_min:g}", f"at most size_max, {size_max:g}")
     return size_min, size_max
@@ -76,7 +76,7 @@ def _flow(profile: Profile, size_max: float, whose: str) -> tuple[float, float, 
     if len(given) > 1:
         raise BadProblem(f"{whose}.{given[1]}", f"also {given[0]}", "one of rate_avg, period_s and token_bucket")
     if profile.rate_max is not None and profile.rate_avg is None:
-        raise BadProblem(f"{whose}.rate_max", "no rate_avg beside it", "rate_max only with rate_avg")
+        raise BadProblem(f"{whose}.rate_max", "rate_max without rate_avg", "rate_max only with rate_avg")
     if profile.period_s is not None:
         rate = size_max / profile.period_s
         return rate, size_max, rate

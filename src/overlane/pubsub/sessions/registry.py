@@ -78,7 +78,7 @@ class Sessions:
         return SessionClaim(session, is_present, is_saved or is_forgotten or is_ended)
 
     def _take_over(self, consumer: Consumer, client_id: str, now: Nanos) -> None:
-        consumer.end(Ending.TAKEN_OVER, f"another connection came under the identifier {client_id[:60]}")
+        consumer.end(Ending.TAKEN_OVER, f"another connection uses the identifier {client_id[:60]}")
         self.leave(consumer, True, now)
 
     # For other brokers of the domain (lookup.LocalSessions)

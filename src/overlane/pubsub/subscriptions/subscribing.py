@@ -53,7 +53,7 @@ class Replay(Enum):
 class Unsubscribed(Enum):
     ENDED = "it has ended"
     UNKNOWN = "there was none"
-    STORE_FAILS = "it goes on: its record cannot be erased now"
+    STORE_FAILS = "it continues: its record cannot be erased now"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class OwnEndpoint:
         host = await asyncio.to_thread(self._find_host)
         if host is not None and host != self._host:
             self._host = host
-            log.info("the replication address is %s from now on", Endpoint(host, self._listening.port))
+            log.info("new replication address: %s", Endpoint(host, self._listening.port))
             self._announce(str(Endpoint(host, self._listening.port)))
 
     def close(self) -> None:

@@ -81,7 +81,7 @@ class PrimaryWatch:
             self._has_grace = False
             self._watcher = Watcher(self._settings, now)
         if self._watcher.heard(now) and self._is_told:
-            log.info("%s is heard again", self._driver.broker)
+            log.info("%s is reachable again", self._driver.broker)
         self._is_told = False
 
     def moved(self) -> None:
@@ -188,7 +188,7 @@ class PrimaryWatch:
                     self._replication.probe(value.primary_host)
                 case Lost(is_dead):
                     if not self._is_told:
-                        log.warning("%s is silent; nobody has heard it", self._driver.broker)
+                        log.warning("%s is silent; no other host has reached it", self._driver.broker)
                     self._is_told = True
                     self._tell_lost(value, is_dead=is_dead)
                     self._replication.hang_up(value.primary_host)

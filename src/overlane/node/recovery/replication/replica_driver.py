@@ -152,10 +152,10 @@ class ReplicaDriver:
             case Ask(number, request):
                 self._ask(number, request)
             case Serving():
-                log.info("%s is served here from epoch %d on", self.broker, effect.epoch)
+                log.info("%s runs here from epoch %d on", self.broker, effect.epoch)
                 self._owner.serving(effect)
             case Deposed():
-                log.error("%s is not served here any more: epoch %d has ended", self.broker, effect.epoch)
+                log.error("%s no longer runs here: epoch %d has ended", self.broker, effect.epoch)
                 self._owner.deposed(effect)
             case Durable():
                 self._owner.durable(effect)

@@ -89,7 +89,7 @@ class ReplicationLink(asyncio.Protocol):
             if self._pumping is None:
                 self._pump(self._pace, self._waiting)
         if before_bytes > self._buffer_bytes_max:
-            log.warning("%s does not keep up: disconnected", self.peer)
+            log.warning("%s is too slow: disconnected", self.peer)
             self.close()
             return False
         return True
