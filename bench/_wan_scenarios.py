@@ -188,7 +188,7 @@ def direct(phase_s: float) -> Scenario:
     spans = _in_turn(states, phase_s)
     return Scenario(
         "direct",
-        "Five cities, trouble on the direct path only",
+        "Five cities, faults on the direct path only",
         FIVE_CITIES,
         TO_WASHINGTON,
         *DIRECT,
@@ -230,7 +230,7 @@ def killed(phase_s: float) -> Scenario:
     spans = _in_turn(["quiet", "killed"], phase_s)
     return Scenario(
         "killed",
-        "Five cities without a direct path: the broker in between that is in use is killed",
+        "Five cities without a direct path: the intermediate broker in use is killed",
         NEIGHBOURS,
         THROUGH_OTHERS,
         *DIRECT,

@@ -3,7 +3,7 @@
     direct         five cities, faults on the direct path only: quiet, 1 % loss, 5 % loss, +60 ms, cut, healed. The
                    deadline is 60 ms; an alternative path takes 34 ms, the direct path 30
     bursts         bursts of 30 % loss on all paths of the source, then on all of the destination
-    killed         no direct path: the broker in between that is in use is killed
+    killed         no direct path: the intermediate broker in use is killed
     congested      the direct path has 10 Mbit/s, and is shared with bulk, first through the brokers, then beside them
     uplinks        the destination has two uplinks, and the one in use is unplugged
     cases-single   an edge, a router, an edge: eight cases of 30 ms without loss and 250 ms with 1 %
