@@ -112,6 +112,8 @@ ELSEWHERE = {
 """Which test runs commands that begin like this."""
 
 GROUPS = ("plan", "pipeline", "config", "recovery")
+GOES_ON = re.compile(r"overlane (up|broker|join|monitor|sub) |mosquitto_sub |overlane pub (?=.*--rate)(?!.*--count)")
+"""Commands that run until Ctrl-C."""
 _SET = re.compile(r"^([A-Z_]+=\S+ )+")
 _ASSIGNED = re.compile(r"[a-z]+=\$\(")
 _IN_SENTENCES = re.compile(r"(overlane [a-z]|make [a-z]|([A-Z_]+=\S+ )*python ((bench|tests|scripts)/|-m pytest ))")
@@ -140,7 +142,7 @@ def _commands_in(page: Page, block: Block) -> list[Command]:
     types = note.removeprefix("types ") if note.startswith("types ") else ""
     found = []
     for number, line in enumerate(block.lines, block.line + (block.language is not None)):
-        if (text := _command(block.language, line)) is not None:
+        if (text := command_in(block.language, line)) is not None:
             text = re.sub(r"\.venv/bin/(overlane|python)", r"\1", text)
             found.append(Command(page.name, number, text, types, elsewhere=_elsewhere(text)))
     if note.startswith("shows ") and found:
@@ -148,7 +150,8 @@ def _commands_in(page: Page, block: Block) -> list[Command]:
     return found
 
 
-def _command(language: str | None, line: str) -> str | None:
+def command_in(language: str | None, line: str) -> str | None:
+    """The command in a line of a block; None if it has none."""
     line = re.sub(r"\s+# .*", "", line).strip()
     match language:
         case "console":

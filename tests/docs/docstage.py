@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO
 
 import msgspec
-from doccommands import Command
+from doccommands import GOES_ON, Command
 from docpages import PROJECT, Page
 
 from brokers import free_port
@@ -67,11 +67,11 @@ SHORTENED = (
         r"\1 --brokers 3 --topics 5 --days 0.05",
     ),
     (re.compile(r"^pip install "), "pip install --dry-run --no-index --no-deps "),
+    (re.compile(r"^python3 -m venv "), "python3 -m venv --without-pip "),
     (re.compile(r"(?<= )/(var/lib|srv|backups)/"), r"\1/"),
     (re.compile(r"\bcurl "), "curl --fail "),
 )
 
-_GOES_ON = re.compile(r"overlane (up|broker|join|monitor|sub) |mosquitto_sub |overlane pub (?=.*--rate)(?!.*--count)")
 _AN_OVERLAY = re.compile(r"overlane (up|broker) (\S+)")
 _OF_AN_OVERLAY = re.compile(r"\b(188\d|800\d|8080)\b|network\.toml|broker\.db", re.IGNORECASE)
 _PORT = re.compile(r"\b(188\d|800\d|8080)\b")
@@ -147,7 +147,7 @@ class Stage:
             self.run(Command(command.page, command.line, "overlane up network.toml --chaos"))
             (self.directory / "broker.db").symlink_to(self.directory / "overlane-data" / "seattle" / "broker.db")
         text = self._here(command.text)
-        if _GOES_ON.match(command.text):
+        if GOES_ON.match(command.text):
             self._start(command, text)
         else:
             self._finish(command, text)
