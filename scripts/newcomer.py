@@ -57,6 +57,7 @@ def steps_of(name: str) -> list[dict[str, object]]:
 
     steps: list[dict[str, object]] = []
     for block in read_page(name).blocks:
+        first = len(steps)
         if "file" in block.notes:
             text = "\n".join(block.lines) + "\n"
             steps.append({"page": name, "line": block.line, "text": f"save {block.notes['file']}", "content": text})
@@ -70,9 +71,11 @@ def steps_of(name: str) -> list[dict[str, object]]:
                 shown = steps[-1]["shown"]
                 assert isinstance(shown, list)
                 shown.append(line)
-        wanted = block.notes.get("test", "").removeprefix("shows ")
-        if wanted and steps:
-            steps[-1]["in_time"] = wanted
+        note = block.notes.get("test", "")
+        if note == "after Ctrl-C":
+            steps[first]["after_end"] = True
+        elif note.startswith("shows "):
+            steps[-1]["in_time"] = note.removeprefix("shows ")
     return steps
 
 

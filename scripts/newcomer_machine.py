@@ -161,10 +161,11 @@ class Terminal:
 
 def follow(page: str, steps: list[dict[str, Any]]) -> int:
     """How many steps fail."""
-    shell, others, failed = Terminal(), [], 0
+    shell, failed = Terminal(), 0
+    others: list[Terminal] = []
     for step in steps:
         began_s, text = time.monotonic(), step["text"]
-        if text.startswith("overlane up"):
+        if text.startswith("overlane up") or step.get("after_end"):
             failed += end_all(others)
         if "content" in step:
             Path(text.removeprefix("save ")).write_text(step["content"])

@@ -6,6 +6,7 @@ four spaces; `inline` code stands in the text. A comment in front of a fence can
     <!-- file: NAME -->               this is the content of a file that commands of the page use
     <!-- test: types TEXT -->         what is typed when a command asks
     <!-- test: shows TEXT -->         what its last command shows, at the latest when it is tried again for a while
+    <!-- test: after Ctrl-C -->       what runs in other terminals is ended before it
 """
 
 import re

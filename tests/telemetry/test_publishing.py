@@ -32,13 +32,13 @@ class Deadline:
         self.left = steps
         for owner, name in ((Path, "unlink"), (lakes, "_sync"), (lakes.Lake, "put"), (publisher, "read_journal")):
             self._wrap(monkeypatch, owner, name)
-        system = lakes._opened
+        system = lakes.opened
 
         def opened(where: str) -> tuple[Any, str]:
             found, root = system(where)
             return _System(found, self), root
 
-        monkeypatch.setattr(lakes, "_opened", opened)
+        monkeypatch.setattr(lakes, "opened", opened)
 
     def _wrap(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
         method = getattr(owner, name)

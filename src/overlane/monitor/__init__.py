@@ -8,6 +8,7 @@
     history             the states so far, bounded; what a page gets when it connects
     recording_file       a history as a file
     simulation_recorder  a history from a simulation
+    telemetry_replay     a history of days from the telemetry of brokers
     polling             requests to the admin APIs of all brokers
     traffic             test traffic: a publisher and a subscriber
     live_monitor         the driver: polls brokers, keeps the history, sends deltas to pages
@@ -19,4 +20,4 @@
 The first six do no I/O. Modules import only those above them in this list.
 """
 
-__all__ = ["page_server", "recording_file", "simulation_recorder"]
+__all__ = ["page_server", "recording_file", "simulation_recorder", "telemetry_replay"]

@@ -38,6 +38,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     """Target share of messages in time."""
     until_s: float | None = None
     """End of a recording."""
+    step_s: float | None = None
+    """Of a recording with less than a state per second: the time between two states."""
     picture: OverlayState
     happenings: tuple[TimelineEvent, ...] = ()
 

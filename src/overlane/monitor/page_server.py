@@ -1,16 +1,16 @@
 """Serves the page: a live monitor or a recording, with its HTTP server, from start to end."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from overlane.errors import ConfigError, Fault
 from overlane.monitor.chaos import BrokerControl, Chaos
-from overlane.monitor.history import History
+from overlane.monitor.history import Head, History
 from overlane.monitor.live_monitor import LiveMonitor
-from overlane.monitor.recording_file import read_recording
+from overlane.monitor.overlay_state import OverlayDelta
 from overlane.monitor.server import MonitorServer
 from overlane.monitor.traffic import TestTraffic
 from overlane.network.schema import Endpoint, Network
@@ -80,9 +80,8 @@ async def serve_live(overlay: LiveOverlay) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def serve_recording(file: Path, page: PageListener) -> AsyncIterator[str]:
-    """Yields the URL of the page; ConfigError if the file is not a recording, Unavailable if binding fails."""
-    head, changes = read_recording(file)
+async def serve_recording(head: Head, changes: Sequence[OverlayDelta], page: PageListener) -> AsyncIterator[str]:
+    """Yields the URL of the page; Unavailable if binding fails."""
     past = History(head, float("inf"), sum(change.size for change in changes) + 1)
     for change in changes:
         past.add(change)

@@ -12,8 +12,9 @@ publisher     that process, which alone loads Arrow: with journal_reader, schema
 journal_reader  journals as Arrow tables
 file_rotation  rows into journals, journals to the publisher
 lake          the finished files, and their size limit
+lake_history  what brokers recorded in a period, summed up in steps
 writer        the thread that writes
 recording     all parts together, for one broker
 """
 
-__all__ = ["recording", "rows", "schema"]
+__all__ = ["lake_history", "recording", "rows", "schema"]

@@ -43,7 +43,7 @@ class Lake:
         self._broker = broker
         self._where = where
         try:
-            self._system, self._root = _opened(where)
+            self._system, self._root = opened(where)
         except (pa.ArrowException, OSError, ValueError) as wrong:
             raise Unavailable(f"telemetry in {where}", str(wrong)) from None
         self._files: list[LakeFile] = []
@@ -122,7 +122,7 @@ class Lake:
         return (info for info in self._system.get_file_info(selector) if info.is_file)
 
 
-def _opened(where: str) -> tuple[Any, str]:
+def opened(where: str) -> tuple[Any, str]:
     if "://" in where:
         system, root = pa.fs.FileSystem.from_uri(where)
         return system, root.rstrip("/")

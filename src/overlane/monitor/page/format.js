@@ -45,6 +45,7 @@ export function bytes(value) {
 
 export function span(value) {
   if (value < 1) return `${Math.round(1000 * value)} ms`;
+  if (value >= 5400) return value >= 172_800 ? `${Math.round(value / 86_400)} d` : `${Math.round(value / 3600)} h`;
   return value < 90 ? `${value.toFixed(value < 10 ? 1 : 0).replace(/\.0$/, "")} s` : `${Math.round(value / 60)} min`;
 }
 
@@ -53,5 +54,16 @@ export function moment(atS, beganMs) {
   if (!isKnown(beganMs)) return `${atS.toFixed(atS < 100 ? 2 : 1)} s`;
   const at = new Date(beganMs + 1000 * atS);
   const two = (number) => String(number).padStart(2, "0");
-  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  return at.toDateString() === new Date().toDateString() ? time : `${day(at)} ${time}`;
+}
+
+const day = (at) => at.toLocaleDateString("en", { month: "short", day: "numeric" });
+
+// The same for an axis whose marks are so many seconds apart.
+export function mark(atS, beganMs, stepS) {
+  if (!isKnown(beganMs)) return `${Math.round(atS)} s`;
+  const at = new Date(beganMs + 1000 * atS + 500);
+  if (stepS < 3600) return moment(atS + 0.5, beganMs).split(" ").at(-1);
+  return at.getHours() ? `${at.getHours()}:00` : day(at);
 }

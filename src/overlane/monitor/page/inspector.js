@@ -5,7 +5,6 @@ import { drawChart } from "./chart.js";
 import { element, put } from "./dom.js";
 import { BROKER_LOOKS, LINK_LOOKS, brokerSign, linkSign } from "./signs.js";
 
-const SPAN_S = 120;
 
 export function showInspector(place, shown) {
   const { picture, selected } = shown;
@@ -225,12 +224,12 @@ function brokerDeeds(name, broker, shown) {
 // Both
 
 function chart(place, title, find) {
-  const canvas = element("canvas", { role: "img", ariaLabel: `${title} over the last two minutes` });
+  const canvas = element("canvas", { role: "img", ariaLabel: `${title} over time` });
   const value = element("b", {}, "");
   place.charts.push(({ past, atS }) => {
     const untilS = past.head.is_live ? Math.max(past.lastS, past.firstS + 10) : past.head.until_s ?? past.lastS;
-    const endS = Math.min(untilS, Math.max(atS + SPAN_S / 2, past.firstS + SPAN_S));
-    const fromS = Math.max(past.firstS, endS - SPAN_S);
+    const endS = Math.min(untilS, Math.max(atS + past.chartS / 2, past.firstS + past.chartS));
+    const fromS = Math.max(past.firstS, endS - past.chartS);
     const { lines, format, most = null } = find(past, fromS, endS);
     drawChart(canvas, { lines, fromS, untilS: endS, atS, most, named: format });
     const now = lines.map((line) => line.points.findLast((point) => point[0] <= atS + 1e-6)?.[1]).filter(isKnown);

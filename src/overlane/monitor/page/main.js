@@ -56,6 +56,7 @@ const stream = new Stream({
     byId("tab-stream").hidden = !head.is_chaotic;
     byId("speed-label").hidden = false;
     byId("live").hidden = !head.is_live;
+    if (head.step_s) player.speed = Number((byId("speed").value = 1000)); // days
   },
   change: (change) => state.past.add(change),
   caughtUp() {

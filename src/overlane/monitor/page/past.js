@@ -25,6 +25,11 @@ export class Past {
     this.measure(head.picture.links);
   }
 
+  // How much of the past charts show: two minutes, or more where states are far apart.
+  get chartS() {
+    return Math.max(120, 60 * (this.head.step_s ?? 0));
+  }
+
   get firstS() {
     return this.kept[0].picture.at_s;
   }

@@ -1,18 +1,16 @@
 // The topics: what each asks for, what it gets, and, of the chosen one, from where to where it goes and on which ways.
 
 import { shortfall } from "./alerts.js";
-import { count, hertz, isKnown, ms, share } from "./format.js";
+import { count, hertz, isKnown, ms, share, span } from "./format.js";
 import { drawChart } from "./chart.js";
 import { element, put, putRows } from "./dom.js";
 import { DASHES, routesOf, waysOf } from "./paths.js";
 import { pathSign } from "./signs.js";
 
-const SPARK_S = 120;
 const LOST_TITLE = "overdue messages; reliable ones are retransmitted until delivered";
 const ROUTES_SHOWN = 20;
 const SHOWN_MAX = 8;
 
-const orderings = new WeakMap(); // topics of a picture -> { order, names }
 const cardWords = new WeakMap(); // a topic as it was -> what its card shows
 
 // The names of those that are shown, in their order. `wanted`: part of a name, or a topic that the filter matches.
@@ -22,9 +20,8 @@ export function showTopics(place, { past, picture, atS, chosen, choose, wanted, 
     put(place, element("p", { className: "empty" }, "The network file names no topics, and nothing was published."));
     return all;
   }
-  const ordered = sorted(picture.topics, order);
-  const found = wanted ? wantedOf(ordered, wanted) : ordered;
-  const names = found.slice(0, SHOWN_MAX);
+  const found = wanted ? wantedOf(all, wanted) : all;
+  const names = firstOf(found, picture.topics, order);
   // What is chosen stays in sight.
   if (chosen in picture.topics && !names.includes(chosen)) names.unshift(chosen);
   const rows = names.map((name) => ({ key: `card ${name}`, words: wordsOf(name), make: () => card(name) }));
@@ -50,7 +47,7 @@ export function showTopics(place, { past, picture, atS, chosen, choose, wanted, 
   function card(name) {
     const topic = picture.topics[name];
     const isChosen = name === chosen;
-    const title = "latency of the last two minutes: p99 solid, p50 dashed, deadline horizontal";
+    const title = `latency of the last ${span(past.chartS)}: p99 solid, p50 dashed, deadline horizontal`;
     const spark = element("canvas", { className: "spark", title });
     sparks.push(() => drawSpark(spark, past, name, atS));
     return element(
@@ -75,21 +72,38 @@ export function showTopics(place, { past, picture, atS, chosen, choose, wanted, 
   }
 }
 
-// Of 10,000 topics, once for each picture and order.
-function sorted(topics, order) {
-  const names = Object.keys(topics);
-  const orders = {
-    worst: (one) => 1e9 * shortfall(topics[one]) + (topics[one].rate_hz ?? 0),
-    rate: (one) => topics[one].rate_hz ?? 0,
+// Those of the highest rank, in their order, without putting all 10,000 in order; of equal ones the first.
+function best(names, rankOf, most) {
+  const found = [];
+  const ranks = [];
+  for (const name of names) {
+    const rank = rankOf(name);
+    if (found.length === most && !(rank > ranks[most - 1])) continue;
+    let place = found.length;
+    while (place && rank > ranks[place - 1]) place -= 1;
+    found.splice(place, 0, name);
+    ranks.splice(place, 0, rank);
+    found.length = ranks.length = Math.min(found.length, most);
+  }
+  return found;
+}
+
+function firstOf(names, topics, order) {
+  const ranks = {
+    worst: (name) => 1e9 * shortfall(topics[name]) + (topics[name].rate_hz ?? 0),
+    rate: (name) => topics[name].rate_hz ?? 0,
   };
-  if (!orders[order]) return order === "name" ? names.sort() : names; // as in the file
-  const before = orderings.get(topics);
-  if (before?.order === order) return before.names;
-  const ranks = Float64Array.from(names, orders[order]);
-  const places = Uint32Array.from(names.keys()).sort((one, other) => ranks[other] - ranks[one] || one - other);
-  const found = { order, names: Array.from(places, (place) => names[place]) };
-  orderings.set(topics, found);
-  return found.names;
+  if (ranks[order]) return best(names, ranks[order], SHOWN_MAX);
+  if (order !== "name") return names.slice(0, SHOWN_MAX); // as in the file
+  let last = null; // those behind it are passed over
+  const found = [];
+  for (const name of names) {
+    if (found.length === SHOWN_MAX && name >= last) continue;
+    found.push(name);
+    found.sort().splice(SHOWN_MAX);
+    last = found.at(-1);
+  }
+  return found;
 }
 
 function wantedOf(names, wanted) {
@@ -153,7 +167,7 @@ function figures(topic) {
 
 function drawSpark(canvas, past, name, atS) {
   const untilS = Math.max(atS, past.firstS + 1);
-  const fromS = Math.max(past.firstS, untilS - SPARK_S);
+  const fromS = Math.max(past.firstS, untilS - past.chartS);
   const series = (valueOf) => past.series("topics", name, (topic) => valueOf(lately(topic)) ?? null, fromS, untilS);
   const lines = [
     { points: series((figures) => figures.p99_ms), colour: "--path-0", fill: true },

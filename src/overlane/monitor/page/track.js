@@ -1,11 +1,11 @@
 // The track of time: the moments that are known, what happened when, how much was in time, and where one is.
 
-import { moment } from "./format.js";
+import { mark, moment } from "./format.js";
 import { colours } from "./palette.js";
 
 const LIVE_S = 600; // of a long past the last ten minutes
 const SHORTEST_S = 60;
-const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
+const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
 const WEIGHTS = { bad: "--bad", warning: "--warning-ink", good: "--good", note: "--accent" };
 
 export class Track {
@@ -54,14 +54,14 @@ export class Track {
     pen.roundRect(left, 3, x(Math.min(past.lastS, untilS)) + 4 - left, 21, 6);
     pen.fill();
     const wanted = ((untilS - fromS) * 85) / Math.max(width, 1);
-    const step = STEPS_S.find((one) => one >= wanted) ?? 7200;
+    const step = STEPS_S.find((one) => one >= wanted) ?? 86_400;
     pen.fillStyle = colours["--soft"];
     pen.strokeStyle = colours["--line"];
     pen.font = '11px system-ui, "DejaVu Sans", sans-serif';
     pen.textBaseline = "alphabetic";
     const offset = past.head.began_ms === null ? 0 : (past.head.began_ms / 1000) % step;
     for (let at = Math.ceil((fromS + offset) / step) * step - offset; at <= untilS; at += step) {
-      const label = past.head.began_ms === null ? `${Math.round(at)} s` : moment(at + 0.5, past.head.began_ms);
+      const label = mark(at, past.head.began_ms, step);
       pen.textAlign = x(at) < 30 ? "left" : x(at) > width - 30 ? "right" : "center";
       pen.fillText(label, x(at), height - 4);
       pen.beginPath();
