@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,9 @@ def main(wanted: list[str]) -> None:
 def write_demo() -> None:
     command = [sys.executable, "-m", "overlane", "demo"]
     told = {"FORCE_COLOR": "1", "TTY_INTERACTIVE": "0", "TERM": "xterm-256color", "COLUMNS": str(COLUMNS)}
+    began_s = time.monotonic()
     done = subprocess.run(command, env=os.environ | told, stdout=subprocess.PIPE, text=True, check=True, cwd=PROJECT)
+    print(f"the demo took {time.monotonic() - began_s:.0f} s: README.md names it")
     (IMAGES / "demo.svg").write_text(as_picture(done.stdout))
 
 
@@ -61,7 +64,7 @@ def as_picture(output: str) -> str:
 # The monitor
 
 
-def write_monitor() -> None:
+def write_monitor(directory: Path = IMAGES) -> None:
     sys.path[:0] = [str(PROJECT / "tests"), str(PROJECT / "tests/monitor")]
     from browser import chromium, page_of, serving
 
@@ -73,7 +76,7 @@ def write_monitor() -> None:
             for picture, width, height in (("monitor", 1440, 900), ("monitor-phone", 390, 1180)):
                 with page_of(browser, url, width=width, height=height) as page:
                     show_cut(page)
-                    page.screenshot(path=IMAGES / f"{picture}.png")
+                    page.screenshot(path=directory / f"{picture}.png")
 
 
 def show_cut(page: Any) -> None:

@@ -62,6 +62,9 @@ ELSEWHERE = {
     "overlane brokers examples/two-tiers.toml": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
     "overlane assignments examples/two-tiers.toml": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
     "overlane monitor examples/two-tiers.toml": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
+    "overlane monitor examples/five-cities.toml --telemetry": (
+        "tests/monitor/test_days_shown.py::test_two_days_of_telemetry_are_played_with_their_dates"
+    ),
     "overlane sub 127.0.0.1:1887": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
     "overlane pub 127.0.0.1:1885": f"{TWO_TIERS}::test_one_file_runs_zookeeper_and_two_tiers",
     "overlane sub 127.0.0.1:1885,127.0.0.1:1886": (
@@ -106,6 +109,10 @@ ELSEWHERE = {
     "python scripts/write_reference.py": (
         "tests/docs/test_reference.py::test_the_tables_of_the_network_file_are_what_the_code_asks_for"
     ),
+    "python scripts/newcomer.py": (
+        "tests/docs/test_newcomer.py::test_the_commands_are_listed_without_the_tests_which_take_long"
+    ),
+    "python scripts/write_images.py": ("tests/monitor/test_pictures.py::test_the_page_is_shown_wide_and_on_a_phone"),
     "python scripts/cut_rtt.py": "tests/test_data.py::test_the_best_measured_nodes_are_cut_out",
     "python scripts/import_topology.py": "tests/test_data.py::test_a_map_becomes_a_network_and_says_what_was_left_out",
 }

@@ -15,14 +15,14 @@ def test_two_days_of_telemetry_are_played_with_their_dates(tmp_path_factory: pyt
     sample = ["pipeline", "sample", "--lake", str(lake), "--brokers", "3", "--topics", "4", "--days", "2"]
     assert CliRunner().invoke(app, sample).exit_code == 0
     file.write_text("".join(f"[brokers.broker-0{number}]\n" for number in range(3)))
-    with serving(file, "--telemetry", str(lake), "--last", "2d") as url, chromium() as browser:
-        with page_of(browser, url) as page:
-            page.wait_for_function("Number(document.getElementById('scrub').max) > 170_000")
-            seek(page, 86_400)
-            page.wait_for_selector("#glance dd >> nth=0")
-            assert text_of(page, "#glance dd >> nth=0").endswith("/3")
-            first = text_of(page, "#clock")
-            assert first.startswith("Jan ")
-            page.click("#play")  # at a thousand times the pace
-            page.wait_for_function("first => document.getElementById('clock').textContent !== first", arg=first)
-            keep_screenshot(page, "days")
+    past = ("--telemetry", str(lake), "--last", "2d")
+    with serving(file, *past) as url, chromium() as browser, page_of(browser, url) as page:
+        page.wait_for_function("Number(document.getElementById('scrub').max) > 170_000")
+        seek(page, 86_400)
+        page.wait_for_selector("#glance dd >> nth=0")
+        assert text_of(page, "#glance dd >> nth=0").endswith("/3")
+        first = text_of(page, "#clock")
+        assert first.startswith("Jan ")
+        page.click("#play")  # at a thousand times the pace
+        page.wait_for_function("first => document.getElementById('clock').textContent !== first", arg=first)
+        keep_screenshot(page, "days")
