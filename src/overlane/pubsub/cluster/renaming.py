@@ -161,6 +161,10 @@ class RenamedUplink:
         for one in self._note(subscriber, topic_filter):
             self._uplink.subscribe(subscriber, one, durable, now)
 
+    def renew(self, topic_filter: str, now: Nanos) -> None:
+        for one in self._names.filters_to_overlay(topic_filter):
+            self._uplink.renew(one, now)
+
     def _note(self, subscriber: str, topic_filter: str) -> tuple[str, ...]:
         known = self._announced.get((subscriber, topic_filter))
         if known is not None:
