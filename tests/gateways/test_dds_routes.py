@@ -18,8 +18,8 @@ from overlane.gateways.dds.samples import (
 from overlane.network import format_network, parse_network
 
 QOS = {"Reliability": {"kind": "Reliable"}}
-WRITER = Endpoint("temps", "plant::Reading", True, QOS)
-READER = Endpoint("temps", "plant::Reading", False, {})
+WRITER = Endpoint("temps", "plant::Reading", True, QOS, b"T")
+READER = Endpoint("temps", "plant::Reading", False, {}, b"T")
 
 
 def told(**topics: object) -> bytes:
@@ -29,7 +29,7 @@ def told(**topics: object) -> bytes:
 def test_a_topic_crosses_while_it_has_a_writer_here_and_a_reader_there() -> None:
     routes = Routes()
     first = routes.found("w", WRITER)
-    announcement = told(temps={"type_name": "plant::Reading", "is_read": False, "writes": QOS})
+    announcement = told(temps={"type_name": "plant::Reading", "is_read": False, "writes": QOS, "type": b"T"})
     assert first == Changes(announcement=announcement), "nobody reads it elsewhere"
     there = told(temps={"type_name": "plant::Reading", "is_read": True})
     assert routes.announced("two", there) == Changes(open_readers=("temps",))
@@ -49,6 +49,24 @@ def test_there_is_a_writer_for_each_gateway_that_has_writers() -> None:
     assert (changed.close_writers, changed.open_writers) == ((("two", "temps"),), ((("two", "temps"), other),))
     lost = routes.lost("r")
     assert lost == Changes(close_writers=(("three", "temps"), ("two", "temps")), announcement=b"{}")
+
+
+def test_an_application_without_type_information_waits_for_a_gateway_that_knows_the_type() -> None:
+    routes = Routes()
+    routes.found("w", WRITER._replace(type=b""))
+    there = {"type_name": "plant::Reading", "is_read": True}
+    assert routes.announced("two", told(temps=there)) == Changes()
+    other = {"type_name": "other", "is_read": True, "type": b"O"}
+    assert routes.announced("three", told(temps=other)) == Changes(), "another type"
+    known = routes.announced("two", told(temps=there | {"type": b"T"}))
+    assert known == Changes(types=(("temps", b"T"),), open_readers=("temps",))
+    assert routes.announced("two", b"") == Changes(close_readers=("temps",))
+
+
+def test_a_gateway_for_json_leaves_out_what_has_no_type_information() -> None:
+    routes = Routes(is_json=True)
+    assert not routes.found("w", WRITER._replace(type=b"")).open_readers
+    assert routes.found("x", WRITER).open_readers == ("temps",)
 
 
 def test_other_types_and_topics_do_not_cross() -> None:

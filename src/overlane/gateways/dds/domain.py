@@ -19,7 +19,6 @@ import msgspec
 from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription
 from cyclonedds.core import DDSException, GuardCondition, InstanceState, ReadCondition, SampleState, ViewState, WaitSet
 from cyclonedds.domain import DomainParticipant
-from cyclonedds.dynamic import get_types_for_typeid
 from cyclonedds.pub import DataWriter
 from cyclonedds.qos import Policy, Qos
 from cyclonedds.sub import DataReader
@@ -28,6 +27,7 @@ from cyclonedds.util import duration
 
 from overlane.gateways.dds.routes import Endpoint, Route
 from overlane.gateways.dds.samples import Sample, SampleKind, crossing_qos
+from overlane.gateways.dds.types import build_type, fetch_type
 
 MARK = b"overlane-gateway"
 """User data of endpoints of gateways, which other gateways of the domain ignore."""
@@ -41,7 +41,6 @@ BEST = [
 """What matches nearly all readers."""
 UNREAD = SampleState.NotRead | ViewState.Any | InstanceState.Any
 BATCH = 256
-TYPE_WITHIN_S = 5
 SAME = ("Reliability", "Durability", "Ownership", "DataRepresentation")
 """QoS policies that a reader has to ask for as they are offered."""
 WAIT_S = 1.0
@@ -79,6 +78,8 @@ class DdsDomain:
             self._watch(reader)
         self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._types: dict[str, Any] = {}
+        self._told_types: dict[str, bytes] = {}
+        """Types that applications of this domain have told, as bytes."""
         self._offered: dict[str, Mapping[str, object]] = {}
         """The QoS of a writer of each topic, in the words of Cyclone DDS."""
         self._topics: dict[str, Any] = {}
@@ -96,6 +97,10 @@ class DdsDomain:
         self._thread.join()
 
     # Asked for by the event loop
+
+    def learn_type(self, topic: str, told: bytes) -> None:
+        """From another gateway."""
+        self._ask(lambda: self._learn_type(topic, told))
 
     def open_reader(self, topic: str) -> None:
         self._ask(lambda: self._open_reader(topic))
@@ -159,19 +164,35 @@ class DdsDomain:
             qos = found.qos.asdict()
             if any(getattr(one, "data", None) == MARK for one in found.qos):
                 continue
-            if found.type_id is None:
-                log.warning("DDS: %s has no type information: ignored", found.topic_name)
-                continue
-            if found.topic_name not in self._types:
-                kind, _ = get_types_for_typeid(self._participant, found.type_id, duration(seconds=TYPE_WITHIN_S))
-                self._types[found.topic_name] = kind
+            told_type = self._type_of(found.topic_name, found.type_id)
             if is_writer:
                 self._offered[found.topic_name] = qos
             self._tell(
                 self._events.found,
                 key,
-                Endpoint(found.topic_name, found.type_name, is_writer, crossing_qos(qos) if is_writer else {}),
+                Endpoint(
+                    found.topic_name, found.type_name, is_writer, crossing_qos(qos) if is_writer else {}, told_type
+                ),
             )
+
+    def _type_of(self, topic: str, type_id: Any) -> bytes:
+        """Empty if its applications do not tell it."""
+        if topic not in self._told_types:
+            if type_id is None:
+                log.warning("DDS: %s has no type information: it waits for a gateway that knows the type", topic)
+                return b""
+            try:
+                told = fetch_type(self._participant, type_id)
+                self._types.setdefault(topic, build_type(told))
+            except (DDSException, ValueError) as error:
+                log.warning("DDS: %s: %s: it waits for a gateway that knows the type", topic, error)
+                return b""
+            self._told_types[topic] = told
+        return self._told_types[topic]
+
+    def _learn_type(self, topic: str, told: bytes) -> None:
+        if topic not in self._types:
+            self._types[topic] = build_type(told)
 
     def _take(self, topic: str, reader: Any) -> None:
         taken = clayer.ddspy_take(reader._ref, ANY, BATCH)

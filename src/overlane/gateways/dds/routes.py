@@ -2,7 +2,7 @@
 
 Each gateway announces the topics of its domain: their types, whether somebody reads them, and the QoS of a writer. A
 topic crosses from one domain to another if it has a writer here, a reader there, and the same type in both. So local
-topics stay local. Here that means
+topics stay local. Applications without type information need a gateway that knows the type. Here that means
 
     a reader     if applications write the topic here, and another gateway announces readers of it
     a writer     for each gateway that announces writers of a topic that applications read here
@@ -32,14 +32,17 @@ class Endpoint(NamedTuple):
     type_name: str
     is_writer: bool
     qos: Qos
+    type: bytes = b""
+    """Empty if the application has no type information."""
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """What a gateway announces of a topic. `writes`: the QoS of a writer there."""
+    """What a gateway announces of a topic. `writes`: the QoS of a writer there; `type`: the type, if it is known."""
 
     type_name: str
     is_read: bool = False
     writes: dict[str, object] | None = None
+    type: bytes = b""
 
 
 Announcement = dict[str, Topic]
@@ -53,6 +56,8 @@ _decode = msgspec.json.Decoder(Announcement).decode
 class Changes:
     """What is to be done now."""
 
+    types: tuple[tuple[str, bytes], ...] = ()
+    """Learned from other gateways, for what is opened."""
     open_readers: tuple[str, ...] = ()
     close_readers: tuple[str, ...] = ()
     open_writers: tuple[tuple[Route, Qos], ...] = ()
@@ -104,6 +109,7 @@ class Routes:
             known = topics.get(one.topic, Topic(one.type_name))
             if known.type_name != one.type_name:
                 continue  # two types under one name: the first one counts
+            known = msgspec.structs.replace(known, type=known.type or one.type)
             if one.is_writer:
                 topics[one.topic] = msgspec.structs.replace(known, writes=known.writes or dict(one.qos))
             else:
@@ -114,26 +120,40 @@ class Routes:
         told = self.announcement
         here = _decode(told)
         readers, writers = self._wanted(here)
+        opened_readers = tuple(sorted(readers - self._readers))
+        opened_writers = tuple(
+            (route, qos) for route, qos in sorted(writers.items()) if self._writers.get(route) != qos
+        )
+        opened = {*opened_readers, *(route[1] for route, _ in opened_writers)}
         changes = Changes(
-            tuple(sorted(readers - self._readers)),
+            tuple((name, self._type_elsewhere(here[name], name)) for name in sorted(opened) if not here[name].type),
+            opened_readers,
             tuple(sorted(self._readers - readers)),
-            tuple((route, qos) for route, qos in sorted(writers.items()) if self._writers.get(route) != qos),
+            opened_writers,
             tuple(sorted(route for route, qos in self._writers.items() if writers.get(route) != qos)),
             told if told != self._announced else None,
         )
         self._readers, self._writers, self._announced = readers, writers, told
         return changes
 
+    def _type_elsewhere(self, ours: Topic, name: str) -> bytes:
+        """As another gateway knows it."""
+        told = (topics[name] for topics in self._others.values() if name in topics)
+        return next((one.type for one in told if one.type and one.type_name == ours.type_name), b"")
+
     def _wanted(self, here: Announcement) -> tuple[set[str], dict[Route, Qos]]:
         if self._is_json:
-            written = {name for name, topic in here.items() if topic.writes is not None}
-            return written, {(JSON, name): {} for name, topic in here.items() if topic.is_read}
+            known = {name: topic for name, topic in here.items() if topic.type}
+            written = {name for name, topic in known.items() if topic.writes is not None}
+            return written, {(JSON, name): {} for name, topic in known.items() if topic.is_read}
         readers: set[str] = set()
         writers: dict[Route, Qos] = {}
         for gateway, topics in self._others.items():
             for name, there in topics.items():
                 ours = here.get(name)
                 if ours is None or ours.type_name != there.type_name:
+                    continue
+                if not ours.type and not self._type_elsewhere(ours, name):
                     continue
                 if ours.writes is not None and there.is_read:
                     readers.add(name)

@@ -100,6 +100,8 @@ class RunningDdsGateway:
         for route in changes.close_writers:
             log.info("DDS: no longer receiving %s of %s", route[1], route[0])
             domain.close_writer(route)
+        for topic, told in changes.types:
+            domain.learn_type(topic, told)
         for topic in changes.open_readers:
             log.info("DDS: forwarding %s", topic)
             domain.open_reader(topic)
