@@ -41,7 +41,7 @@ LOST_HOST = Step(
     "Another domain, coordinated by ZooKeeper: the host of a subscriber's broker is lost for good, with its disk.",
 )
 
-_NUMBERS = ("of", "in time", "late", "lost", "twice", "p50", "p99", "down", "latency", "deliveries", "file", "history")
+_NUMBERS = ("of", "in time", "late", "lost", "twice", "p50", "p99", "down", "failures", "latency", "deliveries", "file", "history")
 
 
 def demo(
@@ -210,7 +210,9 @@ def show_results(console: Console, results: PipelineResults) -> None:
         links.add_row(
             f"{row['broker']} - {row['peer']}", f"{row['failure']:.1%}", interval, str(row["failures"]), latency
         )
+    console.print()
     console.print(links)
+    console.print()
     topics = table("topic", "deliveries", "in time", "p50", "p99", numbers=_NUMBERS)
     for row in results.topics:
         in_time = "-" if row["in_time_rate"] is None else f"{row['in_time_rate']:.2%}"
