@@ -144,3 +144,31 @@ def test_ctrl_c_while_the_code_is_loaded_ends_a_command_without_a_traceback() ->
     script += "sys.meta_path.insert(0, Interrupts()); sys.argv = ['overlane', 'up', 'x.toml']\nstart.run()\n"
     ended = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+# What is wrong in the words
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["nosuch"], "overlane: no such command 'nosuch'; see overlane --help [OVL-102]"),
+        (["status", "--nosuch"], "overlane: no such option: --nosuch; see overlane status --help [OVL-102]"),
+        (["plan", "nosuch"], "overlane: no such command 'nosuch'; see overlane plan --help [OVL-102]"),
+        (["up"], "overlane: missing argument 'NETWORK.toml'; see overlane up --help [OVL-102]"),
+        (["topics", "--filter", "a/#/b"], "overlane: --filter: "),
+        (["status", "nofile.toml"], "nofile.toml: "),
+    ],
+)
+def test_every_error_is_one_line_with_a_code_and_the_status_is_2(words: list[str], told: str) -> None:
+    shown = CliRunner().invoke(app, words, prog_name="overlane")
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    (line,) = shown.stderr.splitlines()
+    assert line.startswith(told)
+    assert re.search(r" \[OVL-\d+\]$", line)
+
+
+def test_a_group_without_a_command_shows_its_help_with_status_2() -> None:
+    shown = CliRunner().invoke(app, ["plan"])
+    assert shown.exit_code == 2
+    assert "Usage: " in shown.output

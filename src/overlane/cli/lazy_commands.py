@@ -3,24 +3,41 @@
 A command that needs a package which is not installed says so, with the line that installs it.
 """
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from overlane.cli.commands import Command
-from overlane.cli.exit_status import fail
+from overlane.cli.exit_status import INVALID_OPTION, UNAVAILABLE, fail
 from overlane.cli.help_text import help_text
-from overlane.errors import Unavailable
+from overlane.errors import Unavailable, coded
 from overlane.extras import extra_with, missing_extra
+
+_USAGE_ERROR: Any = typer.BadParameter.__base__
+"""Of the parser, whichever library that is."""
 
 
 class LazyCommands(TyperGroup):
     table: ClassVar[Mapping[str, Command]] = {}
     options: ClassVar[Mapping[str, str]] = {}
     """Besides --help, with their help."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:
+        """As the parser's own, with wrong options told in the form of all other errors."""
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **more)
+        try:
+            status = super().main(*args, standalone_mode=False, **more)
+        except _USAGE_ERROR as error:
+            _end_with(error)
+        except typer.Abort:
+            typer.echo("overlane: aborted", err=True)
+            sys.exit(UNAVAILABLE)
+        sys.exit(status if isinstance(status, int) else 0)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(self.table)
@@ -38,6 +55,16 @@ class LazyCommands(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         path = f"overlane{ctx.command_path.removeprefix(ctx.find_root().command_path)}"
         formatter.write(help_text(path, self.help or "", self.table, self.options) + "\n")
+
+
+def _end_with(error: Any) -> NoReturn:
+    message = error.format_message().rstrip(".")
+    if not message or error.ctx is None or "Usage: " in message:  # a group without a command shows its help
+        error.show()
+    else:
+        told = f"overlane: {message[:1].lower()}{message[1:]}; see {error.ctx.command_path} --help"
+        typer.echo(coded(told, INVALID_OPTION), err=True)
+    sys.exit(error.exit_code)
 
 
 def group_of(commands: Mapping[str, Command], more_options: Mapping[str, str] | None = None) -> type[LazyCommands]:
