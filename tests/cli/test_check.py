@@ -188,3 +188,28 @@ def test_a_bad_name_is_refused_and_nothing_is_written(here: Path) -> None:
     made = run("init", "--brokers", "a b")
     assert made.exit_code == 2
     assert list(here.iterdir()) == []
+
+
+def test_what_rules_of_federation_close_is_noted_for_each_broker(here: Path) -> None:
+    rules = """
+[[federation]]
+broker = "a"
+with = "b"
+leave = ["alarms/#", "news"]
+[[federation]]
+broker = "c"
+enter = ["news"]
+[[federation]]
+broker = "b"
+leave = ["#"]
+"""
+    write(here, "a", "b", "c", more=rules)
+    result = run("check", "net.toml")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "a: note: [[federation]]: may leave: nothing for c; alarms/#, news for b",
+        "a: ok",
+        "b: ok",
+        "c: note: [[federation]]: may enter: news from a, b",
+        "c: ok",
+    ]

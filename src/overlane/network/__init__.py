@@ -66,6 +66,7 @@ __all__ = [
     "Subscriber",
     "Topic",
     "Transport",
+    "borders",
     "classes",
     "endpoints",
     "endpoints_on_one_machine",

@@ -17,6 +17,7 @@ from overlane.binding import refusal_of
 from overlane.errors import ConfigError, OverlaneError
 from overlane.extras import EXTRAS, is_installed, missing_extra
 from overlane.membership.endpoint import Endpoint
+from overlane.network.borders import closed_by_rules
 from overlane.network.endpoints import Endpoints, endpoints, overlay_endpoints
 from overlane.network.members import of_broker
 from overlane.network.schema import Network, Security
@@ -35,6 +36,8 @@ DIAL_S = 3.0
 
 
 class Level(StrEnum):
+    NOTE = "note"
+    """Nothing is wrong; a consequence that may not be obvious."""
     WARNING = "warning"
     """It starts, but something may surprise you."""
     UNAVAILABLE = "unavailable"
@@ -70,6 +73,7 @@ def check_broker(
     found += _open_files(network)
     if reaches:
         found += _neighbours(network, name)
+    found += [Finding(Level.NOTE, told) for told in closed_by_rules(network, name)]
     return found
 
 

@@ -1,7 +1,7 @@
 """`overlane check`: everything that a start needs, checked without starting anything.
 
-Exit status: 0 the brokers would start (there may be warnings), 1 something is not available here and now, 2 the file or
-something that it names is invalid.
+Exit status: 0 the brokers would start (there may be warnings and notes), 1 something is not available here and now, 2
+the file or something that it names is invalid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,6 +77,6 @@ def _lines(file: Path, found: "Mapping[str, Sequence[checking.Finding]]") -> lis
     for name, findings in found.items():
         own = [each for each in findings if each not in shared]
         lines += [f"{name}: {each.level}: {each.told}" for each in own]
-        if not own:
+        if all(each.level == "note" for each in own):
             lines.append(f"{name}: ok")
     return lines
