@@ -26,12 +26,13 @@ class LazyCommands(TyperGroup):
     options: ClassVar[Mapping[str, str]] = {}
     """Besides --help, with their help."""
 
-    def main(self, *args: Any, standalone_mode: bool = True, **more: Any) -> Any:
+    def main(self, *args: Any, **more: Any) -> Any:
         """As the parser's own, with wrong options told in the form of all other errors."""
-        if not standalone_mode:
-            return super().main(*args, standalone_mode=False, **more)
+        if not more.get("standalone_mode", True):
+            return super().main(*args, **more)
+        more["standalone_mode"] = False
         try:
-            status = super().main(*args, standalone_mode=False, **more)
+            status = super().main(*args, **more)
         except _USAGE_ERROR as error:
             _end_with(error)
         except typer.Abort:
