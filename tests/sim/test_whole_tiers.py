@@ -96,6 +96,25 @@ def test_retained_messages_reach_a_late_subscriber_after_the_edge_of_their_publi
     assert net.judge.retained.replayed == 1
 
 
+def test_a_subscriber_gets_what_is_retained_however_long_no_routing_broker_was_there() -> None:
+    writer = Person("writer", "e1", MS, (), (Publication("r/x", 1, 1, is_retained=True),))
+    wanted = DrawnSubscription("r/x", 1, replays=True)
+    reader = Person("reader", "e3", MS, (wanted,), (), Habits(is_passing=True), visit_ns=NEVER)
+    net = world(writer, reader)
+    net.start()
+    net.clients["writer"].publish("r/x", 1, is_retained=True)
+    net.engine.run_until(1 * SECOND)
+    for name in ("r1", "r2"):
+        net.brokers[name].crash(loses_power=False)
+    net.engine.run_until(2 * SECOND)
+    net.clients["reader"].come()
+    net.engine.run_until(150 * SECOND)
+    net.heal()
+    net.engine.run_until(160 * SECOND)
+    assert net.judge.broken is None
+    assert net.judge.retained.replayed == 1
+
+
 def test_a_subscriber_gets_what_is_retained_though_the_last_one_left_while_no_routing_broker_was_there() -> None:
     writer = Person("writer", "e1", MS, (), (Publication("r/x", 1, 1, is_retained=True),))
     wanted = DrawnSubscription("r/x", 1, replays=True)

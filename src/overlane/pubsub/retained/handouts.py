@@ -9,7 +9,8 @@ has not heard of that time (`Uplink.renew`). An edge may know earlier than a rou
 that one: a filter that arrived too early is served when the routing broker knows the assignment too.
 
 At an edge the first subscription to a filter *awaits* handouts: those that arrive within a minute, and are later than
-what was here, are delivered to it. For sessions that outlive their connection this is a record, so that neither a
+what was here, are delivered to it. While a routing broker of its topics is not reached, it awaits them for as long as
+that takes, and a minute more. For sessions that outlive their connection this is a record, so that neither a
 restart nor an offline client loses any. Later subscriptions to the same filter are served from what the edge keeps.
 
 When a bundle moves, its edges send the retained messages that they keep of it to the new carrier, and the removals that
@@ -67,7 +68,8 @@ class Handouts:
         self._awaiting: dict[_Awaiting, tuple[Session, Subscription]] = {}
         self._given: dict[_Awaiting, dict[str, Nanos]] = {}
         """By topic, the stamp of what was given to one that awaits."""
-        self._awaited_until: deque[tuple[Nanos, _Awaiting]] = deque()
+        self._awaited_until: deque[tuple[Nanos, _Awaiting, bool]] = deque()
+        """Whether some routing broker was not reached is looked at again then; the last: whether that was so before."""
         self._carriers: dict[int, str] = {}
 
     # Routing brokers
@@ -221,11 +223,24 @@ class Handouts:
         self.forget(session, subscription.name)
         self._awaiting[awaiting] = session, subscription
         self._awaited.add(subscription.filter, awaiting)
-        self._awaited_until.append((now + AWAITED_FOR, awaiting))
+        self._await_longer(awaiting, subscription, now)
         progress = session.replays.get(subscription.name, "")
         if session.is_durable and subscription.qos and not progress.startswith(AWAITS):
             session.replays[subscription.name] = AWAITS + progress
             self._state.batch.add(session.saved_replay(subscription.name))
+
+    def _await_longer(self, awaiting: _Awaiting, subscription: Subscription, now: Nanos) -> None:
+        is_cut_off = self._is_cut_off(subscription)
+        self._awaited_until.append((now + AWAITED_FOR, awaiting, is_cut_off))
+        if is_cut_off:
+            self._state.timers.at(now + AWAITED_FOR, self._expire)
+
+    def _is_cut_off(self, subscription: Subscription) -> bool:
+        """Whether a routing broker that has to hand out something for it is not known, or not reached."""
+        uplink = self._state.uplink
+        carriers = uplink.carriers()
+        names = {carriers.get(bundle) for bundle in bundles_of(subscription.filter)}
+        return any(name is None or not uplink.can_reach(name) for name in names)
 
     def forget(self, session: Session, name: str) -> None:
         """The subscription has ended."""
@@ -236,9 +251,12 @@ class Handouts:
 
     def _expire(self, now: Nanos) -> None:
         while self._awaited_until and self._awaited_until[0][0] <= now:
-            _, awaiting = self._awaited_until.popleft()
-            if awaiting in self._awaiting and not any(one == awaiting for _, one in self._awaited_until):
+            _, awaiting, was_cut_off = self._awaited_until.popleft()
+            if awaiting in self._awaiting and not any(one == awaiting for _, one, _ in self._awaited_until):
                 session, subscription = self._awaiting[awaiting]
+                if was_cut_off or self._is_cut_off(subscription):
+                    self._await_longer(awaiting, subscription, now)
+                    continue
                 self.forget(session, subscription.name)
                 self._awaits_no_more(session, subscription.name)
 
