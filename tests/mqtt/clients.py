@@ -23,7 +23,7 @@ import mqtt5
 
 from overlane.core.events import Deliver, Erase, Reception, Save
 from overlane.core.qos import QosTable
-from overlane.core.units import SECOND, Nanos
+from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.mediation.mediation import Mediation
 from overlane.mediation.rule import MediationRule
 from overlane.mqtt.codec import codec5, codec311
@@ -66,9 +66,11 @@ class Wire:
         self.arrived = b""
         self.is_broken = False
 
-    def flush(self, committed: int) -> None:
+    def flush(self, committed: int, now: Nanos) -> None:
         while self.held and self.held[0][1] <= committed:
             self.arrived += self.held.popleft()[0]
+            if self.connection.greeted_ns == NEVER:
+                self.connection.greeted_ns = now
         self.count()
 
     def take(self) -> bytes:
@@ -221,7 +223,7 @@ class Bench:
 
     def flush(self) -> None:
         for wire in self.wires:
-            wire.flush(self._committed)
+            wire.flush(self._committed, self.now)
 
     def answer(self, question: Authenticate, verdict: LoginVerdict | None = None) -> None:
         if verdict is None:

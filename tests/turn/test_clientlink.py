@@ -4,7 +4,7 @@ import asyncio
 
 import mqtt5
 
-from overlane.core.units import NEVER, SECOND, Nanos
+from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.mqtt.server import MqttServer
 from overlane.pubsub.cluster.uplink import Alone
 from overlane.pubsub.contract.consumer import Peer
@@ -112,6 +112,32 @@ def test_the_time_in_which_a_client_had_to_stop_does_not_count_against_its_keep_
         clock[0] = 4 * SECOND
         server.tick(clock[0])
         assert link.connection.closing is not None
+
+    asyncio.run(story())
+
+
+def test_the_time_in_which_connack_waits_for_the_disk_does_not_count_against_a_clients_keep_alive() -> None:
+    clock: list[Nanos] = [0]
+
+    async def story() -> None:
+        server = MqttServer("here", Settings(Limits()), Alone(), lambda: "fresh", (), 0)
+        loop, paper = asyncio.get_running_loop(), Paper()
+        link = ClientLink(loop, server, lambda: clock[0], lambda: None, paper, Peer("127.0.0.1"), 0)
+        link.received(mqtt5.ConnectPacket("bob", keep_alive=1, session_expiry_interval=60).write())
+        server.take_records()
+        for connection in server.take_touched():
+            link.send(*connection.taken())
+        assert len(paper.written) == 0
+        for seconds in (2, 4, 6):
+            clock[0] = seconds * SECOND
+            server.tick(clock[0])
+            assert link.connection.closing is None
+        link.release()
+        assert len(paper.written) > 0
+        for milliseconds, is_over in ((7_400, False), (7_600, True)):
+            clock[0] = milliseconds * MS
+            server.tick(clock[0])
+            assert (link.connection.closing is not None) is is_over
 
     asyncio.run(story())
 

@@ -277,6 +277,8 @@ class Handshake:
         self._sessions.resume(session, connection, now)
         # While the store fails only those get here whose session it has already, or need not have.
         connection.waits |= is_stored and not state.is_store_failing
+        if connection.waits:
+            connection.greeted_ns = NEVER
 
     def _is_a_change(self, client_id: str, user: str | None, is_clean: bool, expiry_s: int) -> bool:
         """Whether the store would have to know of a session that it has not, or to forget one where it cannot. Who

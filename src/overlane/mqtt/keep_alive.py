@@ -1,7 +1,7 @@
 """Keep-alive: clients that do not introduce themselves in time, or then say nothing for longer than their keep-alive.
 
 Any byte is a sign of life. Time during which the broker did not listen, because the client had to rest or to stop, does
-not count against it.
+not count against it; nor does time in which CONNACK waited for the disk, since clients say nothing before it comes.
 """
 
 import mqtt5
@@ -31,8 +31,10 @@ class KeepAlive:
         """It has introduced itself, or been let in."""
         self._state.timers.cancel(connection.timer)
         if connection.phase is Phase.OPEN and connection.keep_alive_ns < NEVER:
-            due_ns = _silent_until(connection)
-            connection.timer = self._state.timers.at_with(connection, due_ns, self._silence_due, self._timer_failed)
+            self._look_at(connection, connection.heard_ns + connection.keep_alive_ns)
+
+    def _look_at(self, connection: Connection, due_ns: Nanos) -> None:
+        connection.timer = self._state.timers.at_with(connection, due_ns, self._silence_due, self._timer_failed)
 
     def _failed(self, connection: Connection, error: Exception) -> None:
         self._state.failed("timer", connection.peer.address, error, connection)
@@ -47,16 +49,17 @@ class KeepAlive:
     def _look(self, connection: Connection, now: Nanos) -> None:
         if connection.phase is not Phase.OPEN:
             return
-        if now >= _silent_until(connection):
+        until_ns = _silent_until(connection)
+        if now >= until_ns:
             told = "silent for longer than its keep-alive"
             self._state.refuse(Refusal.KEEP_ALIVE, told, connection)
             connection.close(KEEP_ALIVE_TIMEOUT, told)
             self._sessions.leave(connection, True, now)
         else:
-            self.watch(connection)
+            self._look_at(connection, min(until_ns, now + connection.keep_alive_ns))
 
 
 def _silent_until(connection: Connection) -> Nanos:
     """How long it may be silent. While it had to rest, it was we who did not listen."""
-    heard_ns = max(connection.heard_ns, connection.rests_until_ns, connection.stops_until_ns)
+    heard_ns = max(connection.heard_ns, connection.rests_until_ns, connection.stops_until_ns, connection.greeted_ns)
     return heard_ns + connection.keep_alive_ns

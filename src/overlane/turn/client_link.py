@@ -314,6 +314,8 @@ class ClientLink:
             first = self._held.pop(0)
             self._held = self._held or None
             self.connection.acks_held -= first.acks
+            if self.connection.greeted_ns == NEVER:
+                self.connection.greeted_ns = self._now()
             self._held_bytes -= sum(map(len, first.chunks))
             if not self._is_closing:
                 self._write(first.chunks)

@@ -52,6 +52,7 @@ class ClientConnection:
         "bytes_out",
         "closing",
         "driver",
+        "greeted_ns",
         "heard_ns",
         "is_behind",
         "is_touched",
@@ -89,6 +90,8 @@ class ClientConnection:
         """Whether it is answered only to be told that too many connect at once."""
         self.opened_ns = now
         self.heard_ns = now
+        self.greeted_ns: Nanos = 0
+        """When the answer that lets it in has left, if it had to wait for the disk; NEVER while it waits."""
         self.keep_alive_ns: Nanos = NEVER
         """After so much silence the client counts as gone."""
         self.timer: Timer | None = None
