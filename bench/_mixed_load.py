@@ -221,6 +221,21 @@ class WriteMixed:
         return Written([writer.count for writer in writers])
 
 
+def marks_in(data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where marks are that have their numbers behind them, and these numbers. By numpy, in a third of the time of a
+    regular expression: a reader that is slower than the broker would measure itself."""
+    starts = len(data) - len(MARK) - NUMBER_BYTES + 1
+    if starts <= 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    read = np.frombuffer(data, np.uint8)
+    places = np.flatnonzero(read[:starts] == MARK[0])
+    for offset in (1, 2):  # leaves nearly nothing else over
+        places = places[read[places + offset] == MARK[offset]]
+    eights = np.ndarray((len(data) - NUMBER_BYTES + 1,), np.int64, data, strides=(1,))
+    places = places[eights[places] == int.from_bytes(MARK, "little", signed=True)]
+    return places, eights[places + len(MARK)]
+
+
 @dataclass(slots=True)
 class Marks:
     """What was read, by writer."""
@@ -238,13 +253,12 @@ class Marks:
     def take(self, data: bytes) -> int:
         """Count what is in some more bytes; how many messages began in them."""
         data = self._rest + data
-        found = _marked.findall(data)
-        if not found:
+        places, numbers = marks_in(data)
+        if not len(places):
             self._rest = data[1 - len(MARK) - NUMBER_BYTES :]
             return 0
-        end = data.rfind(MARK + found[-1]) + len(MARK) + NUMBER_BYTES
+        end = int(places[-1]) + len(MARK) + NUMBER_BYTES
         self._rest = data[max(end, len(data) - len(MARK) - NUMBER_BYTES + 1) :]
-        numbers = np.frombuffer(b"".join(found), np.int64)
         writers = (numbers & ~ASSURED) >> WRITER_SHIFT
         self.counts += np.bincount(writers, minlength=self.writers)
         lanes = 2 * (writers * TOPICS + ((numbers >> TOPIC_SHIFT) & 0xFFFF)) + (numbers >> ASSURED_SHIFT)
@@ -255,7 +269,7 @@ class Marks:
         self.disorder += int((counts <= before).sum())
         is_last = np.concatenate((is_first[1:], [True]))
         self._last[lanes[is_last]] = np.maximum(self._last[lanes[is_last]], counts[is_last])
-        return len(found)
+        return len(places)
 
 
 @dataclass(slots=True)

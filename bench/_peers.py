@@ -94,8 +94,8 @@ trips."""
 class Overlane:
     name: str = "Overlane"
     sync: bool = True
-    checkout: Path | None = None
-    """Of another version, if it is not the one that is installed."""
+    sources: Path | None = None
+    """The folder of the package, if it is not the one that is installed: another version, or the compiled build."""
     in_flight: int = 0
     """Unacknowledged messages to or from a client; 0 for the default."""
 
@@ -122,7 +122,7 @@ class Overlane:
 
     def broker(self, file: Path, name: str, data: Path) -> list[str]:
         """The command that runs one broker of a network file."""
-        version = [] if self.checkout is None else ["env", f"PYTHONPATH={self.checkout.absolute() / 'src'}"]
+        version = [] if self.sources is None else ["env", f"PYTHONPATH={self.sources.absolute()}"]
         command = [*version, sys.executable, "-m", "overlane", "broker", str(file), "--name", name]
         return [*command, "--data", str(data), *([] if self.sync else ["--no-sync"])]
 

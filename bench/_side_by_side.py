@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,6 +20,7 @@ from _peers import Mosquitto, Peer, install_mosquitto
 from _turns import Extent, Found, Measure, S, Turns
 
 OUT = Path(__file__).parent / "out"
+COMPILED_BUILD = Path(__file__).parent.parent / "scripts" / "compiled_build.py"
 WIDTH = 120
 """Of what goes to a file."""
 
@@ -30,6 +32,9 @@ def options(description: str, measures: Mapping[str, Measure[S]], peers: Sequenc
     parser.add_argument("--only", type=Among(measures), default=[], help=f"of {', '.join(measures)}")
     parser.add_argument("--systems", type=Among(names), default=[], help=f"of {', '.join(names)}")
     parser.add_argument("--against", type=Path, help="a checkout of another version, which takes turns with this one")
+    parser.add_argument(
+        "--compiled", action="store_true", help="the compiled build of this version too, in turns (getting-started.md)"
+    )
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="that a round measures")
     parser.add_argument("--nice", type=int, default=0, help="for brokers and load alike; below 0 needs to be root")
@@ -79,6 +84,17 @@ def run(
     }
     (OUT / f"{name}.json").write_text(json.dumps(saved, indent=1))
     console.print(f"wrote bench/out/{name}.json")
+
+
+def others(chosen: argparse.Namespace) -> dict[str, Path]:
+    """What takes turns with the installed version, by the name that it is shown by: the folders of its packages."""
+    found = {}
+    if chosen.against is not None:
+        found[f"Overlane {chosen.against.name}"] = chosen.against / "src"
+    if chosen.compiled:
+        done = subprocess.run([sys.executable, COMPILED_BUILD], stdout=subprocess.PIPE, text=True, check=True)
+        found["Overlane, compiled"] = Path(done.stdout.strip())
+    return found
 
 
 def key(peer: Peer) -> str:

@@ -26,7 +26,7 @@ from rich.console import Console
 from _broker_measures import MEASURES
 from _broker_tables import COLUMNS, aims, show
 from _peers import IN_FLIGHT_MAX, Mosquitto, NatsServer, Nobody, Overlane, Peer, ZenohRouter, running
-from _side_by_side import key, options, run
+from _side_by_side import key, options, others, run
 from _turns import Found, Turns
 
 PEERS: tuple[Peer, ...] = (Overlane(), Mosquitto(), NatsServer(), ZenohRouter())
@@ -41,12 +41,12 @@ WITHOUT_BROKER = ("small", "large", "latency")
 def main() -> None:
     chosen = options((__doc__ or "").partition("\n")[0], MEASURES, PEERS)
 
+    found = others(chosen)
+
     def measured(turns: Turns, name: str) -> Found:
-        peers = KEEPERS if name == "durable" else PEERS
-        if chosen.against is not None:
-            in_flight = IN_FLIGHT_MAX if name == "durable" else 0
-            other = Overlane(f"Overlane {chosen.against.name}", checkout=chosen.against, in_flight=in_flight)
-            peers = (*peers, other)
+        in_flight = IN_FLIGHT_MAX if name == "durable" else 0
+        versions = [Overlane(told, sources=sources, in_flight=in_flight) for told, sources in found.items()]
+        peers = (*(KEEPERS if name == "durable" else PEERS), *versions)
         peers = tuple(peer for peer in peers if not chosen.systems or key(peer) in chosen.systems)
         if name in WITHOUT_BROKER:
             peers = (*peers, Nobody())

@@ -25,7 +25,7 @@ from _broker_tables import show
 from _chain_measures import MEASURES
 from _chain_peers import Joining, MosquittoBridges, NatsLeafNodes, OverlaneBrokers, ZenohRouters, row, square
 from _chain_tables import COLUMNS, aims
-from _side_by_side import key, options, run
+from _side_by_side import key, options, others, run
 from _turns import Found, Turns
 
 PEERS: tuple[Joining, ...] = (OverlaneBrokers(), MosquittoBridges(), NatsLeafNodes(), ZenohRouters())
@@ -39,10 +39,10 @@ KEEPERS: tuple[Joining, ...] = (
 def main() -> None:
     chosen = options((__doc__ or "").partition("\n")[0], MEASURES, PEERS)
 
+    versions = [OverlaneBrokers(told, sources=sources) for told, sources in others(chosen).items()]
+
     def measured(turns: Turns, name: str) -> Found:
-        peers = KEEPERS if name == "durable" else PEERS
-        if chosen.against is not None:
-            peers = (*peers, OverlaneBrokers(f"Overlane {chosen.against.name}", checkout=chosen.against))
+        peers = (*(KEEPERS if name == "durable" else PEERS), *versions)
         peers = tuple(peer for peer in peers if not chosen.systems or key(peer) in chosen.systems)
         return turns.measure(MEASURES[name], peers, square if name == "failover" else row)
 

@@ -31,7 +31,7 @@ from _broker_tables import MOSQUITTO, NATS, OURS, Columns, against, number, rati
 from _chain_peers import Joined, Joining, Layout, MosquittoBridges, NatsLeafNodes, OverlaneBrokers, Site, joined, row
 from _mixed_measures import CHAIN, MEASURES, ONE
 from _peers import IN_FLIGHT_MAX
-from _side_by_side import key, options, run
+from _side_by_side import key, options, others, run
 from _turns import Found, Turns
 
 ALIASES = 1_000
@@ -80,10 +80,11 @@ def alone(peer: Joining, directory: Path) -> Iterator[Joined]:
 def main() -> None:
     chosen = options((__doc__ or "").partition("\n")[0], MEASURES, PEERS)
 
+    versions = [Overlane(told, sources=sources) for told, sources in others(chosen).items()]
+
     def measured(turns: Turns, name: str) -> Found:
         peers = tuple(peer for peer in PEERS if not chosen.systems or key(peer) in chosen.systems)
-        if chosen.against is not None:
-            peers = (*peers, Overlane(f"Overlane {chosen.against.name}", checkout=chosen.against))
+        peers = (*peers, *versions)
         return turns.measure(MEASURES[name], peers, alone if name.startswith(ONE) else row)
 
     run(chosen, "mixed", MEASURES, PEERS, measured, _show, aims)

@@ -111,7 +111,7 @@ def test_a_role_that_fails_says_why() -> None:
 def test_a_checkout_of_another_version_runs_from_its_own_sources(tmp_path: Path) -> None:
     from _peers import Overlane
 
-    other = Overlane("Overlane before", checkout=tmp_path / "before")
+    other = Overlane("Overlane before", sources=tmp_path / "before" / "src")
     command = other.command(1883, tmp_path)
     assert command[:2] == ["env", f"PYTHONPATH={tmp_path / 'before' / 'src'}"]
     assert command[2:] == Overlane().command(1883, tmp_path)
