@@ -1,6 +1,7 @@
 """Brokers in virtual time and a seeded network: the core alone, and whole brokers (`whole`).
 
     engine       virtual time: the queue of events
+    garbage      when Python looks for garbage in a process that simulates
     random_streams  seeded randomness, one stream per purpose
     clock        the clock of a broker
     line         one direction of a link: delay, loss, order, rate
@@ -23,6 +24,7 @@ nanoseconds, randomness comes from seeded streams through exact arithmetic, and 
 """
 
 __all__ = [
+    "garbage",
     "host",
     "items",
     "judge",

@@ -4,7 +4,6 @@ Exit status: 0 done, 1 the soak found a violated invariant or the recording cann
 is invalid, 130 the soak was interrupted; what it has found until then is told.
 """
 
-import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
     from overlane.sim.world import World
 
 INVARIANT_VIOLATED = 1
-
-GARBAGE_AT = 20_000
-"""Objects more than before that make Python look for garbage in a soak; its own default is 700. A world has hundreds of
-thousands of objects that live as long as it does, and looking through them again and again takes time."""
 
 
 class SoakOf(StrEnum):
@@ -95,6 +90,7 @@ def simulate(
     """Simulate a network in virtual time and report delivery per topic. The same seed gives the same result."""
     # Imported here so that other commands start faster.
     from overlane.cli.simulation.simulate_view import show
+    from overlane.sim.garbage import collect_rarely
     from overlane.sim.traffic import MessageTooLarge
     from overlane.sim.world import World
 
@@ -107,6 +103,7 @@ def simulate(
         fail("a network file, such as examples/five-cities.toml, or --soak N is required")
     try:
         network = read_network(network_file)
+        collect_rarely()
         world = World(network, seed=seed, routing=routing, scheduling=scheduling, duration_ns=duration)
         settle_ns = network.simulation.settle_ns
         bar = _bar("simulating", settle_ns + world.duration_ns)
@@ -129,6 +126,7 @@ def simulate(
 
 def _soak(count: int, of: SoakOf, first_seed: int, jobs: int, as_json: bool) -> None:
     from overlane.sim import items, soak, whole
+    from overlane.sim.garbage import collect_rarely
 
     kinds = {
         SoakOf.OVERLAY: soak.run_seeds,
@@ -139,10 +137,7 @@ def _soak(count: int, of: SoakOf, first_seed: int, jobs: int, as_json: bool) -> 
         SoakOf.ITEMS: items.run_items_seeds,
     }
     soaks = [kinds[of]] if of in kinds else [soak.run_seeds, whole.run_seeds]
-    # For the processes of --jobs too, which are forked.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GARBAGE_AT)
+    collect_rarely()  # for the processes of --jobs too
     verdicts = []
     seeds = range(first_seed, first_seed + count)
     is_interrupted = False
