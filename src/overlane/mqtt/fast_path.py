@@ -161,14 +161,15 @@ class FastPath:
             passed = self._pass_lone(connection, data, behind_topic, now)
             if passed or behind_topic == 2 or connection.stops_for is not None:
                 return passed
-        find = connection.entries.get
+        entries = connection.entries
         last: TopicEntry | None = None
         lane: RunTarget | None = None
         topics: list[str] = []  # of the run, where other brokers need them
         run, count = position, 0  # where the run began, and its messages
         last_length, repeats = -1, 0
         pairs_max, end_of_properties = self._state.limits.user_properties, self._properties.end
-        while position + 4 < end:
+        head_end = end - 4
+        while position < head_end:
             length = data[position + 1]
             body = position + 2
             if length > 0x7F:
@@ -180,23 +181,25 @@ class FastPath:
             following = body + length
             if data[position] != PLAIN or following > end:
                 break
-            entry = find(data[body : body + behind_topic + data[body + 1]])
-            if entry is not None:
-                payload = body + entry.prefix_bytes
-            elif behind_topic == 3:
+            try:
+                entry = entries[data[body : body + behind_topic + data[body + 1]]]
+                size = length - entry.prefix_bytes  # of the payload
+            except KeyError:
+                if behind_topic == 2:
+                    break
                 topic_end = body + 2 + data[body + 1]
-                entry = find(data[body:topic_end] + b"\0")
-                if entry is None or topic_end >= following:
+                found = entries.get(data[body:topic_end] + b"\0")
+                if found is None or topic_end >= following:
                     break
-                payload = end_of_properties(data, topic_end, following, pairs_max)
-                if not payload:
+                entry = found
+                size = following - end_of_properties(data, topic_end, following, pairs_max)
+                if size == following:
                     break
-            else:
+            if size < 0:
                 break
-            if payload > following:
-                break
+            stats = entry.stats
             if entry is not last:
-                if entry.stats.is_forgotten:
+                if stats.is_forgotten:
                     break
                 if entry.lane is not lane:
                     if lane is not None:
@@ -211,22 +214,21 @@ class FastPath:
                     is_mixed = lane.is_mixed
                 if is_mixed:
                     topics.append(entry.topic)
-                last, last_length, repeats = entry, length, 0
+                last, repeats = entry, 0
             elif length != last_length:
                 last_length, repeats = length, 0
             elif repeats < REPEATS:
                 repeats += 1
             else:
-                far = end_of_alike(data, position, payload, following)
+                far = end_of_alike(data, position, following - size, following)
                 alike = (far - position) // (following - position)
                 count += alike
-                entry.stats.messages += alike
-                entry.stats.bytes += alike * (following - payload)
+                stats.messages += alike
+                stats.bytes += alike * size
                 position, repeats = far, 0
                 continue
-            stats = entry.stats
             stats.messages += 1
-            stats.bytes += following - payload
+            stats.bytes += size
             count += 1
             position = following
         if lane is not None:
