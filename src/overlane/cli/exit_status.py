@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-import typer
-
 from overlane.errors import ConfigError, OverlaneError, Unavailable, coded
 
 UNAVAILABLE = 1
@@ -33,5 +31,7 @@ def fail(error: OverlaneError | str, status: int | None = None, code: str = INVA
         code = error.error_code
         status = status or (UNAVAILABLE if isinstance(error, Unavailable) else INVALID_INPUT)
     prefix = "" if isinstance(error, ConfigError) else "overlane: "
+    import typer  # a broker that runs does without it
+
     typer.echo(coded(f"{prefix}{error}", code), err=True)
     raise typer.Exit(status or INVALID_INPUT)

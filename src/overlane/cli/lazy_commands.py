@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from overlane.cli.commands import Command
 from overlane.cli.exit_status import INVALID_OPTION, UNAVAILABLE, fail
 from overlane.cli.help_text import help_text
+from overlane.cli.parameters import for_parser
 from overlane.errors import Unavailable, coded
 from overlane.extras import extra_with, missing_extra
 
@@ -50,7 +51,7 @@ class LazyCommands(TyperGroup):
         if isinstance(found, typer.Typer):
             return _with_plain_help(typer.main.get_group(found))
         one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        one.command(cmd_name)(found)
+        one.command(cmd_name)(for_parser(found))
         return _with_plain_help(typer.main.get_command(one))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args
 
-from typer.models import ArgumentInfo, OptionInfo
+from overlane.cli.parameters import Argument, parameters_of
 
 
 def plain_options(command: Callable[..., None], words: Sequence[str]) -> dict[str, Any] | None:
@@ -48,17 +48,13 @@ def _parameters(command: Callable[..., None]) -> tuple[dict[str, tuple[str, type
     """Name and type of the parameters: by option, and of the arguments in their order."""
     options: dict[str, tuple[str, type]] = {}
     arguments: list[tuple[str, type]] = []
-    hints = get_type_hints(command, include_extras=True)
-    for name in inspect.signature(command).parameters:
-        assert get_origin(hints[name]) is Annotated
-        kind, info = get_args(hints[name])
+    for name, (kind, parameter) in parameters_of(command).items():
         if isinstance(kind, UnionType):
             (kind,) = (one for one in get_args(kind) if one is not NoneType)
-        if isinstance(info, ArgumentInfo):
+        if isinstance(parameter, Argument):
             arguments.append((name, kind))
-        elif isinstance(info, OptionInfo):
-            # typer takes the first declaration for a default where it stands alone in an annotation.
-            options |= dict.fromkeys((str(info.default), *(info.param_decls or ())), (name, kind))
+        else:
+            options |= dict.fromkeys(parameter.words, (name, kind))
     return options, arguments
 
 

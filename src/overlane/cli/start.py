@@ -69,8 +69,6 @@ def _print(text: str) -> None:
 
 def run_broker(words: Sequence[str]) -> bool:
     """Run a broker, unless its options need the parser."""
-    import typer
-
     from overlane.cli.brokers.broker import broker
     from overlane.cli.plain_options import plain_options
 
@@ -78,8 +76,12 @@ def run_broker(words: Sequence[str]) -> bool:
         return False
     try:
         broker(**options)
-    except typer.Exit as end:
-        sys.exit(end.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except Exception as end:
+        import typer
+
+        if not isinstance(end, typer.Exit):
+            raise
+        sys.exit(end.exit_code)
     return True

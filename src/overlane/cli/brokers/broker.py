@@ -10,10 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 import uvloop
 
 from overlane.cli.exit_status import exit_on_error
+from overlane.cli.parameters import Argument, Option
 from overlane.errors import ConfigError, Fault, Unavailable
 from overlane.extras import is_installed, missing_extra
 from overlane.network.reading import read_network
@@ -47,51 +47,47 @@ LIVES_MAX = 4
 def broker(
     network: Annotated[
         Path | None,
-        typer.Argument(help="Network file; none with --zookeeper.", metavar="[NETWORK.toml]", show_default=False),
+        Argument(help="Network file; none with --zookeeper.", metavar="[NETWORK.toml]", show_default=False),
     ] = None,
-    name: Annotated[str, typer.Option("--name", help="Name of the broker; required if the file has several.")] = "",
+    name: Annotated[str, Option("--name", help="Name of the broker; required if the file has several.")] = "",
     zookeeper: Annotated[
         str,
-        typer.Option(
+        Option(
             "--zookeeper",
             metavar="HOSTS",
             help="Addresses of ZooKeeper, HOST:PORT separated by commas; the configuration is read from there.",
         ),
     ] = "",
-    path: Annotated[str, typer.Option("--path", help="Root path of the overlay in ZooKeeper.")] = "/overlane",
-    role: Annotated[Role | None, typer.Option("--role", help="Role, with --zookeeper.", show_default=False)] = None,
-    domain: Annotated[
-        str, typer.Option("--domain", help="Domain, with --zookeeper (default: a separate domain).")
-    ] = "",
-    mqtt: Annotated[str, typer.Option("--mqtt", metavar="HOST:PORT", help="Address for clients.")] = "",
-    overlay: Annotated[str, typer.Option("--overlay", metavar="HOST:PORT", help="Address for other brokers.")] = "",
-    admin: Annotated[str, typer.Option("--admin", metavar="HOST:PORT", help="Address of the admin API.")] = "",
-    zookeeper_user: Annotated[str, typer.Option("--zookeeper-user", help="User at ZooKeeper (SASL digest).")] = "",
+    path: Annotated[str, Option("--path", help="Root path of the overlay in ZooKeeper.")] = "/overlane",
+    role: Annotated[Role | None, Option("--role", help="Role, with --zookeeper.", show_default=False)] = None,
+    domain: Annotated[str, Option("--domain", help="Domain, with --zookeeper (default: a separate domain).")] = "",
+    mqtt: Annotated[str, Option("--mqtt", metavar="HOST:PORT", help="Address for clients.")] = "",
+    overlay: Annotated[str, Option("--overlay", metavar="HOST:PORT", help="Address for other brokers.")] = "",
+    admin: Annotated[str, Option("--admin", metavar="HOST:PORT", help="Address of the admin API.")] = "",
+    zookeeper_user: Annotated[str, Option("--zookeeper-user", help="User at ZooKeeper (SASL digest).")] = "",
     zookeeper_password: Annotated[
-        Path | None, typer.Option("--zookeeper-password", help="File with the password of that user.")
+        Path | None, Option("--zookeeper-password", help="File with the password of that user.")
     ] = None,
     zookeeper_ca: Annotated[
-        Path | None, typer.Option("--zookeeper-ca", help="Certificate authority of ZooKeeper; enables TLS.")
+        Path | None, Option("--zookeeper-ca", help="Certificate authority of ZooKeeper; enables TLS.")
     ] = None,
     zookeeper_certificate: Annotated[
-        Path | None, typer.Option("--zookeeper-certificate", help="Client certificate for ZooKeeper.")
+        Path | None, Option("--zookeeper-certificate", help="Client certificate for ZooKeeper.")
     ] = None,
-    zookeeper_key: Annotated[Path | None, typer.Option("--zookeeper-key", help="Key of that certificate.")] = None,
-    data: Annotated[Path | None, typer.Option("--data", help="Data directory (default: overlane-data/NAME).")] = None,
-    in_memory: Annotated[
-        bool, typer.Option("--in-memory", help="Store nothing on disk; all state is lost on exit.")
-    ] = False,
+    zookeeper_key: Annotated[Path | None, Option("--zookeeper-key", help="Key of that certificate.")] = None,
+    data: Annotated[Path | None, Option("--data", help="Data directory (default: overlane-data/NAME).")] = None,
+    in_memory: Annotated[bool, Option("--in-memory", help="Store nothing on disk; all state is lost on exit.")] = False,
     no_sync: Annotated[
         bool,
-        typer.Option("--no-sync", help="Do not wait for the disk; a power failure may lose acknowledged messages."),
+        Option("--no-sync", help="Do not wait for the disk; a power failure may lose acknowledged messages."),
     ] = False,
     emulate: Annotated[
-        bool, typer.Option("--emulate", help="Emulate link latency, jitter, loss and rate as the file gives them.")
+        bool, Option("--emulate", help="Emulate link latency, jitter, loss and rate as the file gives them.")
     ] = False,
-    chaos: Annotated[bool, typer.Option("--chaos", help="Allow the admin API to slow, cut and heal links.")] = False,
+    chaos: Annotated[bool, Option("--chaos", help="Allow the admin API to slow, cut and heal links.")] = False,
     telemetry: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--telemetry",
             metavar="DIR",
             help="Where to write telemetry: a directory, or a URL such as s3://bucket/lake (default: the directory"
@@ -99,11 +95,11 @@ def broker(
             show_default=False,
         ),
     ] = None,
-    log_format: Annotated[Format, typer.Option("--log-format", help="Log format on standard error.")] = Format.TEXT,
-    log_level: Annotated[Level, typer.Option("--log-level", help="Minimum log level.")] = Level.INFO,
+    log_format: Annotated[Format, Option("--log-format", help="Log format on standard error.")] = Format.TEXT,
+    log_level: Annotated[Level, Option("--log-level", help="Minimum log level.")] = Level.INFO,
     supervised: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--supervised",
             hidden=True,
             help="Shut down when standard input closes; leave the overlay when a byte arrives on it.",
@@ -111,11 +107,11 @@ def broker(
     ] = False,
     hosted: Annotated[
         str,
-        typer.Option("--hosted", hidden=True, help="Keep a copy of another broker, and take it over when it is lost."),
+        Option("--hosted", hidden=True, help="Keep a copy of another broker, and take it over when it is lost."),
     ] = "",
     relative_to: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--relative-to", hidden=True, help="Base directory for relative paths in the configuration from ZooKeeper."
         ),
     ] = None,

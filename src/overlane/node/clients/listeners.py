@@ -20,13 +20,13 @@ from overlane.network.schema import Endpoint
 from overlane.node.clients.client_end import ClientEnd
 from overlane.node.clients.connection_limiter import ConnectionDecision, ConnectionLimiter, peer_of
 from overlane.node.clients.tls_upgrade import TlsUpgradePipe
-from overlane.node.clients.websocket import WebSocketPipe
 from overlane.node.driver import Driver
 from overlane.pubsub.counters import Refusal
 from overlane.turn.client_link import WRITE_HIGH_BYTES, WRITE_LOW_BYTES
 from overlane.turn.protocols import MQTT
 
 if TYPE_CHECKING:
+    from overlane.node.clients.websocket import WebSocketPipe
     from overlane.node.web.connections import WebConnection
 
 BACKLOG = 4_096
@@ -105,6 +105,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
 Accepted: TypeAlias = "ClientProtocol | WebSocketPipe | WebConnection"
 
 
+def _web_socket_pipe() -> "Callable[[ConnectionLimiter, str], Accepted]":
+    """Imported for a listener that needs it alone: the library takes some MiB."""
+    from overlane.node.clients.websocket import WebSocketPipe
+
+    return WebSocketPipe
+
+
 class Listener:
     """One address where clients come in. `renew` changes its certificate and lets nobody stand before a closed door: a
     new server takes over the same sockets before the old one lets go of them."""
@@ -122,7 +129,7 @@ class Listener:
         self._endpoint = endpoint
         self._limiter = ConnectionLimiter(driver)
         self._kind = kind
-        self._make = protocol
+        self._make = protocol or (_web_socket_pipe() if kind.is_websocket else None)
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self.is_secure = False
@@ -130,7 +137,7 @@ class Listener:
     async def open(self, tls: ssl.SSLContext | None) -> None:
         """Let clients in; Unavailable if the address cannot be had."""
         self.is_secure = tls is not None
-        if self._make is None:
+        if self._make is None or self._kind.is_websocket:
             self._driver.turn.protocol(self._kind.protocol)  # it may have work to do before the first client comes
         self._sockets = await bound(self.name, self._endpoint, BACKLOG)
         self._servers = await self._serve(tls)
@@ -189,8 +196,6 @@ class Listener:
         kind = self._kind
         if self._make is not None:
             return self._make(self._limiter, kind.name)
-        if kind.is_websocket:
-            return WebSocketPipe(self._limiter, kind.name)
         return ClientProtocol(self._limiter, kind.name, kind.protocol)
 
     def _knocking_by_tls(self) -> "Accepted":

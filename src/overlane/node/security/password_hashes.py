@@ -16,12 +16,13 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
+from typing import TYPE_CHECKING
 
 from overlane.errors import Unavailable
 from overlane.secret import Secret
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
 
 MEMORY_KIB_MAX = 2**20
 TIME_COST_MAX = 64
@@ -46,7 +47,9 @@ class Cost:
     times: int = 2
     lanes: int = 1
 
-    def hasher(self) -> PasswordHasher:
+    def hasher(self) -> "PasswordHasher":
+        from argon2 import PasswordHasher  # a broker without users does without it
+
         return PasswordHasher(time_cost=self.times, memory_cost=self.memory_kib, parallelism=self.lanes)
 
 
@@ -76,6 +79,9 @@ def is_password(hashed: str, password: Secret) -> bool:
     """Whether the hash is that of the password. Takes long on purpose; Unavailable where there is no memory for it."""
     if (found := _MOSQUITTO.fullmatch(hashed)) is not None:
         return hmac.compare_digest(_mosquitto(found, password.reveal()), base64.b64decode(found["hash"]))
+    from argon2 import PasswordHasher
+    from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
+
     try:
         return PasswordHasher().verify(hashed, password.reveal())
     except VerifyMismatchError:
