@@ -33,12 +33,14 @@ class ClientListeners:
     async def open(self, driver: Driver, network: Network, at: Endpoints) -> None:
         """ConfigError or Unavailable."""
         tls = server_context(network.security) if needs_tls(at) else None
+        made: list[tuple[Listener, bool]] = []  # all of them first: what they import takes time
         for kind in LISTENER_KINDS:
             if (endpoint := at.listeners.get(kind.name)) is not None:
                 protocol = self._web(driver, network).protocol if kind.protocol == "http" else None
-                listener = Listener(driver, kind, endpoint, protocol)
-                await listener.open(tls if kind.is_tls else None)
-                self._listeners.append(listener)
+                made.append((Listener(driver, kind, endpoint, protocol), kind.is_tls))
+        for listener, is_tls in made:
+            await listener.open(tls if is_tls else None)
+            self._listeners.append(listener)
 
     def _web(self, driver: Driver, network: Network) -> "WebService":
         """Only where it is needed: most brokers have no HTTP listener for clients."""
