@@ -1,5 +1,5 @@
 #!/bin/sh
-# As many routing brokers on this machine as the leader wants, with `launcher = "command"`:
+# Runs the number of routing brokers on this machine that the leader wants, with `launcher = "command"`:
 #
 #   [routing]
 #   launcher = "command"
@@ -8,8 +8,8 @@
 # The words are the addresses and the path of ZooKeeper, a directory for data and logs, and the first of three ports for
 # each broker. The leader adds the number of brokers. Start the first one by hand, with 1 as the last word.
 #
-# It can be run again at any time: brokers that run stay, and those above the number are told to end. They give their
-# topics to others first.
+# It can be run again at any time: running brokers stay, and those above the number are stopped. They hand over their
+# topics first.
 set -eu
 hosts=$1 path=$2 data=$3 port=$4 count=$5
 mkdir -p "$data"

@@ -32,17 +32,21 @@ class Panel(NamedTuple):
 
 ALERTS = (
     Alert("OverlaneBrokerDown", 'up{job="overlane"} == 0', "1m", "critical", "A broker does not answer."),
-    Alert("OverlaneNotReady", "overlane_ready == 0", "1m", "critical", "A broker takes no clients: see /ready."),
+    Alert("OverlaneNotReady", "overlane_ready == 0", "1m", "critical", "A broker accepts no clients: see /ready."),
     Alert("OverlaneStoreFailing", "overlane_store_failing == 1", "10s", "critical", "Writing to disk fails."),
     Alert(
         "OverlaneLinkFailed",
         'overlane_link_state{state=~"failed|down"} == 1',
         "1m",
         "warning",
-        "The link to {{ $labels.peer }} does not work.",
+        "The link to {{ $labels.peer }} is down.",
     ),
     Alert(
-        "OverlaneLinkLossy", "overlane_link_loss_ratio > 0.05", "5m", "warning", "The link to {{ $labels.peer }} loses."
+        "OverlaneLinkLossy",
+        "overlane_link_loss_ratio > 0.05",
+        "5m",
+        "warning",
+        "The link to {{ $labels.peer }} loses packets.",
     ),
     Alert(
         "OverlanePathsSuspected",
@@ -56,14 +60,14 @@ ALERTS = (
         'overlane_loop_lag_seconds{of="worst"} > 0.5',
         "2m",
         "warning",
-        "The event loop stands still for more than half a second: all messages wait.",
+        "The event loop is blocked for more than half a second: all messages wait.",
     ),
     Alert(
         "OverlaneDropped",
         "sum by (instance, reason) (rate(overlane_dropped_total[5m])) > 0",
         "5m",
         "warning",
-        "Messages do not reach clients: {{ $labels.reason }}.",
+        "Messages to clients are dropped: {{ $labels.reason }}.",
     ),
     Alert(
         "OverlaneInternalErrors",

@@ -1,6 +1,6 @@
-"""Orders that outlive crashes: QoS 1 and a session that lasts.
+"""Orders that survive crashes: QoS 1 and a persistent session.
 
-The worker dies in the middle of its work. Its next run gets what it had not finished, and what came while it was away.
+The worker crashes during its work. Its next run gets unfinished orders, and those that arrived meanwhile.
 
 python examples/clients/reliable_orders.py [ADDRESS]
 """
@@ -12,7 +12,7 @@ from overlane.client import Client, connect
 
 
 def worker(address: str) -> Client:
-    # The client id is how the broker finds the session again; it keeps orders for an hour.
+    # The client id identifies the session; the broker keeps orders for an hour.
     return connect(address, client_id="order-worker", session_expiry="1h")
 
 

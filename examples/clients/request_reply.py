@@ -10,7 +10,7 @@ from overlane.client import Client, ClientError, Subscription, connect
 
 
 async def serve(client: Client, questions: Subscription) -> None:
-    """Answers questions, wherever they want their answer."""
+    """Answers each question on its response topic."""
     async for question in questions:
         if question.response_topic is not None:
             answer = int(question.text) ** 2
@@ -19,7 +19,7 @@ async def serve(client: Client, questions: Subscription) -> None:
 
 
 async def ask(client: Client, numbers: list[int]) -> dict[int, int]:
-    """Asks all at once; the correlation data tells which answer belongs to which question."""
+    """Asks all questions at once; the correlation data assigns answers to questions."""
     inbox = f"squares/answers/{client.client_id}"
     answers: dict[int, int] = {}
     async with client.subscribe(inbox, qos=1) as replies:

@@ -13,7 +13,7 @@ FILTERS = "alarms/#", "plant/+/temperature"
 
 async def main(address: str = "127.0.0.1:1883", count: str = "0") -> None:
     shown = 0
-    # The deadline can only tighten what the brokers' configuration says of these topics.
+    # The deadline can only tighten the one in the brokers' configuration.
     async with connect(address) as client, client.subscribe(*FILTERS, qos=1, deadline="50ms") as messages:
         print("listening", flush=True)
         async for message in messages:
