@@ -46,10 +46,10 @@ def test_a_move_is_told_with_how_soon_it_came_and_why() -> None:
     told = ground()
     told.moves(DIRECT, "first use")
     diary = RouteLog(told, "a")
-    told.moves(AROUND, "link a-b silent", ago_s=2.0)
+    told.moves(AROUND, "no answer in time over link a-b", ago_s=2.0)
     told.tells(kind="link", ago_s=1.0, peer="b", state="failed")
     (move,) = diary.moves(time.monotonic() - 5.0)
-    assert (move.topic, move.cause, move.paths, move.times) == ("alarms/1", "link a-b silent", (AROUND,), 1)
+    assert (move.topic, move.cause, move.paths, move.times) == ("alarms/1", "no answer in time over link a-b", (AROUND,), 1)
     assert 2.9 < move.after_s < 5.0
     assert diary.moves(time.monotonic()) == []
 
@@ -57,19 +57,19 @@ def test_a_move_is_told_with_how_soon_it_came_and_why() -> None:
 def test_of_several_moves_the_first_tells_how_soon_and_why_and_the_last_where_to() -> None:
     told = ground()
     diary = RouteLog(told, "a")
-    told.moves(AROUND, "link a-b silent", ago_s=3.0)
+    told.moves(AROUND, "no answer in time over link a-b", ago_s=3.0)
     told.moves((), "link a-c failed", ago_s=2.5)  # nowhere, for a moment
     told.moves(DIRECT, "a quicker way", ago_s=2.0)
     told.moves(DIRECT, "first use", topic="reports/1")
     alarms, reports = diary.moves(time.monotonic() - 5.0)
-    assert (alarms.cause, alarms.paths, alarms.times) == ("link a-b silent", (DIRECT,), 2)
+    assert (alarms.cause, alarms.paths, alarms.times) == ("no answer in time over link a-b", (DIRECT,), 2)
     assert (reports.topic, reports.times) == ("reports/1", 1)
 
 
 def test_what_moved_before_the_step_or_at_a_broker_that_is_away_is_not_told() -> None:
     told = ground()
     diary = RouteLog(told, "a")
-    told.moves(AROUND, "link a-b silent", ago_s=60.0)
+    told.moves(AROUND, "no answer in time over link a-b", ago_s=60.0)
     assert diary.moves(time.monotonic() - 5.0) == []
     told.is_answering = False
     assert diary.moves(time.monotonic() - 5.0) == []

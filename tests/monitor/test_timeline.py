@@ -27,7 +27,7 @@ def test_that_a_link_came_up_for_the_first_time_is_no_news() -> None:
 def test_what_happens_soon_after_a_deed_is_set_against_it() -> None:
     timeline = Timeline()
     timeline.action(10.0, "a - b is cut", ("a", "b"), "a|b")
-    timeline.route(10.057, "a", ["alarms/#"], ["c"], {"c": [["a", "d", "c"]]}, "link a-b silent")
+    timeline.route(10.057, "a", ["alarms/#"], ["c"], {"c": [["a", "d", "c"]]}, "no answer in time over link a-b")
     timeline.broker(30.0, "bad", "d", "is lost", "connection refused")
     assert told(timeline) == [
         ("note", "a - b is cut", None),

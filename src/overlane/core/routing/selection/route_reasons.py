@@ -56,7 +56,7 @@ class RouteReasons:
                 route.review_at = min(route.review_at, bearable_until)
                 bearing = True
             elif self._has_clean_path(route):
-                return f"link {one}-{other} silent"
+                return f"no answer in time over link {one}-{other}"
         if not route.plan.links.isdisjoint(avoided := self._maps.experience.avoided(route.id)):
             hops = ", ".join(sorted({hop for hop, _ in avoided & route.plan.links}))
             if cause := unless_just_planned(route, f"what is sent over {hops} does not arrive", now, REVIEW_GAP):
