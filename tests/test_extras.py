@@ -4,10 +4,12 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import mqtt5
 import pytest
+from packaging.requirements import Requirement
 
 from overlane.extras import EXTRAS
 from watched import WatchedBroker, let_in
@@ -15,6 +17,7 @@ from watched import WatchedBroker, let_in
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parent.parent
+SOURCES = PROJECT / "src" / "overlane"
 MISSING = sorted({package for packages in EXTRAS.values() for package in packages})
 
 
@@ -102,3 +105,27 @@ def test_the_project_file_gives_each_extra_its_packages_and_none_of_them_to_ever
         for package in packages:
             assert named(project["optional-dependencies"][extra], package), (extra, package)
             assert not named(project["dependencies"], package), package
+
+
+BROKER_BYTES_MAX = 60_000_000
+
+
+def test_the_packages_of_a_broker_without_extras_take_less_than_60_megabytes() -> None:
+    """Without bytecode, which Python writes itself."""
+    names, known = ["overlane"], {"overlane"}
+    total = sum(file.stat().st_size for file in SOURCES.rglob("*") if file.is_file() and file.suffix != ".pyc")
+    while names:
+        for told in metadata.requires(names.pop()) or ():
+            wanted = Requirement(told)
+            is_for_all = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
+            if is_for_all and (name := wanted.name.lower()) not in known:
+                known.add(name)
+                names.append(name)
+                total += sum(_size(file) for file in metadata.files(name) or ())
+    assert {"cryptography", "uvloop"} <= known
+    assert total < BROKER_BYTES_MAX
+
+
+def _size(file: metadata.PackagePath) -> int:
+    path = Path(str(file.locate()))
+    return path.stat().st_size if path.is_file() and path.suffix != ".pyc" else 0

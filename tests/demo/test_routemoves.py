@@ -49,7 +49,12 @@ def test_a_move_is_told_with_how_soon_it_came_and_why() -> None:
     told.moves(AROUND, "no answer in time over link a-b", ago_s=2.0)
     told.tells(kind="link", ago_s=1.0, peer="b", state="failed")
     (move,) = diary.moves(time.monotonic() - 5.0)
-    assert (move.topic, move.cause, move.paths, move.times) == ("alarms/1", "no answer in time over link a-b", (AROUND,), 1)
+    assert (move.topic, move.cause, move.paths, move.times) == (
+        "alarms/1",
+        "no answer in time over link a-b",
+        (AROUND,),
+        1,
+    )
     assert 2.9 < move.after_s < 5.0
     assert diary.moves(time.monotonic()) == []
 
