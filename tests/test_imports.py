@@ -77,7 +77,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "amqp":          ("errors", "core", "pubsub", "secret", "selectors"),
     "nats":          ("errors", "core", "pubsub", "secret", "__version__"),
     "web":           ("errors", "core.topics", "core.units", "pubsub", "quantities"),
-    "turn":          ("errors", "core", "domain_names", "topic_names", "pubsub", "mqtt", "amqp", "nats", "membership",
+    "turn":          ("errors", "core", "domain_names", "mediation", "pubsub", "mqtt", "amqp", "nats", "membership",
                       "planning.reserve", "recovery.replication.stored_record", "reservation"),
     "network":       ("errors", "core", "domain_names", "mediation", "pubsub", "membership", "planning.reserve",
                       "quantities", "selectors", "topic_names"),

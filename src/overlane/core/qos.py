@@ -76,6 +76,8 @@ class QosClass:
     its negative: to all others."""
     requires: Requirements = NONE
     """What it asks of paths beside the deadline."""
+    only: tuple[str, ...] = ()
+    """The brokers that its messages go to, of those that need the topic; none: all of them."""
 
     def __hash__(self) -> int:
         """Of what tells most classes apart: topics are looked up by their class for every message."""

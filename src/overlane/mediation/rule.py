@@ -23,6 +23,9 @@ from overlane.errors import OverlaneError
 Format: TypeAlias = Literal["json", "cbor", "msgpack"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
+Border: TypeAlias = Literal["", "leave", "enter"]
+BORDERS: tuple[Border, ...] = ("leave", "enter")
+
 CALL_WITHIN_NS: Nanos = 100 * MS
 EVERY_NS_MAX: Nanos = 86_400 * SECOND
 
@@ -40,6 +43,9 @@ class MediationRule(msgspec.Struct, frozen=True, kw_only=True):
     """A selector; "" is every message."""
     brokers: tuple[str, ...] = ()
     """Where it holds; none: at every broker."""
+    border: Border = ""
+    """For messages that leave `domain`, or that enter it; "": where they are published."""
+    domain: str = ""
     drop: bool = False
     keep: bool = False
     deadband: tuple[str, float] | None = None

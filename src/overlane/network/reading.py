@@ -37,7 +37,7 @@ from overlane.network.sections.events import read_events
 from overlane.network.sections.gateways import read_gateways
 from overlane.network.sections.items import read_items, read_placement
 from overlane.network.sections.limits import read_limits
-from overlane.network.sections.mediation import read_mediation
+from overlane.network.sections.mediation import read_mediation, refuse_borders
 from overlane.network.sections.names import read_names, refuse_advertised
 from overlane.network.sections.otlp import read_otlp
 from overlane.network.sections.overlay import (
@@ -163,6 +163,7 @@ def _network(root: Table, directory: Path | None, *, needs_brokers: bool = True)
             allowed = '"local", or "mirrored" where [recovery] has mirrors'
             root.faults.add(("topics", topic.filter, "durability"), '"mirrored"', allowed)
     refuse_advertised(root, network)
+    refuse_borders(root, network)
     if brokers and coordination is None:
         for topic_filter, field, index, found in unknown_places(network.topics, brokers):
             path = "topics", topic_filter, field, index

@@ -25,7 +25,7 @@ from overlane.network.endpoints import Endpoints, endpoints
 from overlane.network.members import members_of, of_broker
 from overlane.network.reading import read_network
 from overlane.network.schema import Network, Security
-from overlane.network.sections.mediation import mediation_of
+from overlane.network.sections.mediation import border_rules_of, mediation_of
 from overlane.network.sections.names import names_of
 from overlane.network.sections.reservations import reservation_settings
 from overlane.node.admin.service import AdminService
@@ -388,6 +388,7 @@ class Node:
             reservation_settings(network, self.options.name),
             mediation_of(network, self.options.name),
             policies(network),
+            border_rules_of(network, self.options.name),
             names_of(network, self.options.name),
         )
 

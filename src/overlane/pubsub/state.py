@@ -7,6 +7,7 @@ from heapq import nsmallest
 from overlane.core.qos import QosClass, QosTable
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.errors import Failure
+from overlane.mediation.border import BorderRules
 from overlane.mediation.mediation import Mediation
 from overlane.pubsub.access import Access, is_own_bridge_state
 from overlane.pubsub.cluster.cluster import Cluster
@@ -71,6 +72,8 @@ class Settings:
     """None: there are no rules."""
     policies: Policies | None = None
     """None: publishers of no topic are told apart."""
+    borders: BorderRules | None = None
+    """Rules of mediation at borders of domains (`cluster.border`). None: there are none."""
     names: tuple[NameRule, ...] = ()
     """Of topics: the names in the domain of the broker, and those in the overlay, which QoS classes, policies and
     mirrored topics are for (`cluster.renaming`). None: they are the same."""
@@ -177,7 +180,7 @@ class State:
         mediation = self.settings.mediation
         if self.is_traced is not None and self.is_traced(topic):
             return True
-        return mediation is not None and mediation.concerns(topic)
+        return (mediation is not None and mediation.concerns(topic)) or self.uplink.mediates(topic)
 
     @property
     def changes(self) -> int:

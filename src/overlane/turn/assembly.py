@@ -9,9 +9,10 @@ from overlane.core.records import Record
 from overlane.core.units import Nanos
 from overlane.mqtt import runs
 from overlane.mqtt.server import MqttServer
+from overlane.pubsub.message import Message
 from overlane.pubsub.state import Settings
 from overlane.pubsub.timers import Timers
-from overlane.turn.naming import Naming
+from overlane.turn.layers import Layers
 from overlane.turn.reserving import RsvpNetwork
 from overlane.turn.turn import Turn
 from overlane.turn.uplink import CoreUplink
@@ -37,10 +38,11 @@ def assemble(
     )
     uplink, timers = CoreUplink(core, is_alone), Timers()
     reserving = RsvpNetwork(core, timers, uplink.tell)
-    if not settings.names:
-        server = MqttServer(config.name, settings, uplink, fresh_id, records, now, reserving, timers)
-        return Turn(server, core, uplink, reserving)
-    naming = Naming(settings.names, uplink)
-    local = naming.local(settings)
-    server = MqttServer(config.name, local, naming.uplink, fresh_id, records, now, reserving, timers)
-    return Turn(server, core, uplink, reserving, naming)
+
+    def failed_at_border(message: Message, reason: str, at: Nanos) -> None:
+        server.pubsub.mediating.failed_at_border(message, reason, at)
+
+    layers = Layers(settings, uplink, failed_at_border)
+    local = layers.settings(settings)
+    server = MqttServer(config.name, local, layers.uplink, fresh_id, records, now, reserving, timers)
+    return Turn(server, core, uplink, reserving, layers)

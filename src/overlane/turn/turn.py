@@ -67,7 +67,7 @@ from overlane.pubsub.contract.questions import Question
 from overlane.pubsub.notices import Notice
 from overlane.pubsub.state import SLOW_COMMIT
 from overlane.turn.backpressure import TURN_MAX, Backpressure
-from overlane.turn.naming import Naming, local_filters, local_held, local_settings
+from overlane.turn.layers import Layers
 from overlane.turn.protocols import MQTT, PROTOCOLS
 from overlane.turn.reconfigure import Reconfigure, reconfigured
 from overlane.turn.reserving import RsvpNetwork, is_rsvp
@@ -141,13 +141,12 @@ class Turn:
         core: OverlayBroker,
         uplink: CoreUplink,
         reserving: RsvpNetwork,
-        naming: Naming | None = None,
+        layers: Layers,
     ) -> None:
-        """`naming`: the names of topics in the domain of the broker, if they differ from those of the overlay."""
         self.server = server
         """MQTT's, which every broker has."""
-        self._naming = naming
-        self._deliver = server.deliver if naming is None else naming.uplink.receiver(server.deliver)
+        self._layers = layers
+        self._deliver = layers.receiver(server.deliver)
         self.pubsub = server.pubsub
         self.protocols: dict[str, AnyServer] = {MQTT: server}
         """The servers of the protocols that clients can use here; others are made when they are asked for."""
@@ -250,7 +249,7 @@ class Turn:
         What comes back is for the driver to carry out at once: links that are gone are closed by the end of the turn.
         """
         config = reconfigured(self.core.config, event)
-        settings = local_settings(self._naming, event.settings)
+        settings = self._layers.settings(event.settings)
         before, self._neighbours = self._neighbours, neighbours_of(event.membership, self.core.name)
         self.handle(SetConfig(config), now)
         self.pubsub.reconfigure(settings)
@@ -391,10 +390,10 @@ class Turn:
             case NeighbourSaid(peer, body):
                 self.server.neighbour_said(peer, body, now)
             case InterestChanged(_, broker, is_needed):
-                for one in local_filters(self._naming, effect):
+                for one in self._layers.filters(effect):
                     self.pubsub.interest_changed(one, broker, is_needed, now)
             case HeldMessageSent():
-                if (held := local_held(self._naming, effect)) is not None:
+                if (held := self._layers.held(effect)) is not None:
                     self.pubsub.publishing.held_message_sent(held, now)
             case _:
                 assert_never(effect)

@@ -125,6 +125,9 @@ class CoreUplink:
     def subscribe(self, subscriber: str, topic_filter: str, durable: bool, now: Nanos) -> None:
         self.tell(Subscribe(subscriber, topic_filter, durable), now)
 
+    def mediates(self, topic: str) -> bool:  # noqa: ARG002
+        return False
+
     def can_share(self, topic_filter: str) -> bool:  # noqa: ARG002
         return True
 

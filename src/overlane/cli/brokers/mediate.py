@@ -46,6 +46,9 @@ def mediate(
         bool, typer.Option("--dry-run", help="Required: only show the effect of the rules. Brokers apply them.")
     ] = False,
     broker: Annotated[str, typer.Option("--broker", help="The rules of this broker (default: all rules).")] = "",
+    to: Annotated[
+        str, typer.Option("--to", help="With --broker: also the rules at borders on the way to this broker.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
 ) -> None:
     """Show what the rules in [[mediation]] do to messages: read messages as JSON lines, print what becomes of each."""
@@ -53,6 +56,7 @@ def mediate(
     from overlane.mediation.dry_run import DryRun
     from overlane.mediation.mediation import Mediation
     from overlane.network.reading import read_network
+    from overlane.network.sections.mediation import border_rules_of
 
     if not dry_run:
         typer.echo("overlane mediate: expected --dry-run; brokers apply the rules to what clients publish", err=True)
@@ -60,9 +64,18 @@ def mediate(
     has_failed = False
     with exit_on_error():
         network = read_network(file)
-        if broker and broker not in [one.name for one in network.brokers]:
-            raise ConfigError([Fault(str(file), 0, "brokers", f"no broker {broker}", "the name of a broker")])
-        rules = [one for one in network.mediation if not broker or not one.brokers or broker in one.brokers]
+        for name in (broker, to):
+            if name and name not in [one.name for one in network.brokers]:
+                raise ConfigError([Fault(str(file), 0, "brokers", f"no broker {name}", "the name of a broker")])
+        if to and not broker:
+            raise ConfigError([Fault("--to", 0, "", "no --broker", "the broker where messages are published")])
+        rules = [
+            one
+            for one in network.mediation
+            if not one.border and (not broker or not one.brokers or broker in one.brokers)
+        ]
+        if to and (borders := border_rules_of(network, broker)) is not None:
+            rules += borders.between(borders.own, borders.domain_of(to))
         for step in DryRun(Mediation(rules)).run(_messages(sys.stdin.buffer)):
             has_failed |= step.result == "failed"
             typer.echo(msgspec.json.encode(_object(step)).decode() if as_json else _line(step))

@@ -8,7 +8,7 @@ which the first link's queue has no room has not been sent: it is sent, after th
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from overlane.core.events import Effect, Erase, PublishResult, Save
 from overlane.core.federation import Federation
@@ -110,6 +110,9 @@ class Source:
     def flow_of(self, topic: str, now: Nanos, qos: QosClass | None = None) -> Outflow | None:
         """The flow of a topic, in its own class or in `qos`; None if no other broker needs it."""
         destinations = self.destinations.of(topic)
+        if qos is not None and qos.only:
+            destinations = tuple(one for one in destinations if one in qos.only)
+            qos = replace(qos, only=())
         if qos is not None and qos.reservation:
             qos, destinations = self._planner.reserved.part_for(qos, destinations)
         return self._table.open(qos or self.qos.of(topic), destinations, now) if destinations else None

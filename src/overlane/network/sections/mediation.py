@@ -5,15 +5,16 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from overlane.core.topics import BadTopic
+from overlane.core.topics import BadTopic, overlaps
 from overlane.mediation.actions import Actions
+from overlane.mediation.border import BorderRules
 from overlane.mediation.mediation import Mediation
 from overlane.mediation.renaming import check_template
-from overlane.mediation.rule import CALL_WITHIN_NS, EVERY_NS_MAX, FORMATS, Format, MediationRule, has_action
+from overlane.mediation.rule import BORDERS, CALL_WITHIN_NS, EVERY_NS_MAX, FORMATS, Format, MediationRule, has_action
 from overlane.network.schema import Network
 from overlane.network.syntax import kinds
 from overlane.network.syntax.kinds import FieldKind
-from overlane.network.syntax.table import NOTHING, Table
+from overlane.network.syntax.table import NOTHING, Table, show
 from overlane.quantities import MS, SECOND, format_duration
 from overlane.selectors import Expression, Selector, SelectorError
 
@@ -37,6 +38,8 @@ def read_mediation(tables: Iterable[Table], names: Sequence[str]) -> Iterator[Me
             where=table.optional("where", _text("a selector such as \"temperature > 20 AND room = 'lab1'\""), None)
             or "",
             brokers=table.many("brokers", kinds.broker(names)),
+            border=table.optional("border", kinds.choice(BORDERS), None) or "",
+            domain=table.optional("domain", kinds.name(), None) or "",
             drop=table.optional("drop", kinds.flag(), False),
             keep=table.optional("keep", kinds.flag(), False),
             deadband=table.optional("deadband", _deadband(), None),
@@ -61,8 +64,34 @@ def read_mediation(tables: Iterable[Table], names: Sequence[str]) -> Iterator[Me
 
 def mediation_of(network: Network, broker: str) -> Mediation | None:
     """The rules of a broker, in the order of the file; None if it has none."""
-    rules = [rule for rule in network.mediation if not rule.brokers or broker in rule.brokers]
+    rules = [rule for rule in network.mediation if not rule.border and (not rule.brokers or broker in rule.brokers)]
     return Mediation(rules) if rules else None
+
+
+def border_rules_of(network: Network, broker: str) -> BorderRules | None:
+    """The rules at borders of domains, for a broker; None if there are none."""
+    rules = tuple(rule for rule in network.mediation if rule.border)
+    domains = {one.name: one.domain or one.name for one in network.brokers}
+    return BorderRules(domains.get(broker, broker), domains, rules) if rules else None
+
+
+def refuse_borders(root: Table, network: Network) -> None:
+    """What rules at borders cannot be combined with."""
+    domains = {one.domain or one.name for one in network.brokers}
+    is_tiered = network.coordination is not None or any(one.role != "plain" for one in network.brokers)
+    for index, rule in enumerate(network.mediation):
+        if not rule.border:
+            continue
+        path = "mediation", index
+        if rule.domain not in domains:
+            allowed = "the domain of a broker of this file, or the name of a broker without one"
+            root.faults.add((*path, "domain"), show(rule.domain) if rule.domain else NOTHING, allowed)
+        if is_tiered:
+            root.faults.add((*path, "border"), show(rule.border), "no rules at borders with [coordination] or roles")
+        for topic in network.topics:
+            if topic.history and overlaps(topic.filter, rule.topic):
+                allowed = f"topics without history, and {topic.filter} has some"
+                root.faults.add((*path, "topic"), show(rule.topic), allowed)
 
 
 def _pairs(table: Table, field: str, kind: FieldKind[Pairs]) -> Pairs:
@@ -79,6 +108,12 @@ def _check(table: Table, rule: MediationRule) -> None:
             return
     if not has_action(rule):
         table.faults.add(table.path, NOTHING + " that it does", f"at least one of {', '.join(ACTIONS)}")
+    if rule.border:
+        for field in ("brokers", "every", "rename", "call"):
+            if field in table:
+                table.refuse(field, "nothing in a rule at a border")
+    elif "domain" in table:
+        table.refuse("domain", 'nothing without border = "leave" or "enter"')
     if rule.drop and rule.keep:
         table.refuse("keep", "false, since drop is true")
     try:
@@ -195,7 +230,7 @@ def format_rule(rule: MediationRule) -> Iterator[str]:
     """The lines of one rule."""
     yield "[[mediation]]"
     yield f"name = {_quoted(rule.name)}"
-    for field in ("topic", "where", "brokers", "drop", "keep"):
+    for field in ("topic", "where", "brokers", "border", "domain", "drop", "keep"):
         value = getattr(rule, field)
         if value != getattr(_BLANK, field):
             yield f"{field} = {_shown(value)}"

@@ -1,3 +1,3 @@
 """Messages, retained messages and shared subscriptions across the brokers of one overlay."""
 
-__all__ = ["arrivals", "cluster", "envelope", "local_names", "names", "renaming", "uplink"]
+__all__ = ["arrivals", "border", "cluster", "envelope", "local_names", "names", "renaming", "uplink"]

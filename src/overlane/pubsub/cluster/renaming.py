@@ -72,6 +72,10 @@ class RenamedUplink:
 
     # Questions about topics
 
+    def mediates(self, topic: str) -> bool:
+        found = self._names.to_overlay(topic)
+        return found is not None and self._uplink.mediates(found)
+
     def can_share(self, topic_filter: str) -> bool:
         return self._names.names.exact_to_overlay(topic_filter) is not None
 

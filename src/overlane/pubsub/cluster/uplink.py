@@ -24,6 +24,9 @@ class Uplink(Protocol):
     def has_names(self) -> bool:
         """Whether topics have other names in the overlay than here."""
 
+    def mediates(self, topic: str) -> bool:
+        """Whether messages of the topic may change on their way to others, so that they are looked at one by one."""
+
     def can_share(self, topic_filter: str) -> bool:
         """Whether a shared subscription to a filter can have members at other brokers."""
 
@@ -119,6 +122,9 @@ class Alone:
     changes = 0
     has_border = False
     has_names = False
+
+    def mediates(self, topic: str) -> bool:  # noqa: ARG002
+        return False
 
     def can_share(self, topic_filter: str) -> bool:  # noqa: ARG002
         return True

@@ -347,6 +347,10 @@ class Mediating:
             return f"a message of {changed.size_bytes} bytes; at most {limits.packet_bytes} are allowed"
         return changed
 
+    def failed_at_border(self, message: Message, reason: str, now: Nanos) -> None:
+        """A rule at a border has failed for a message, which does not cross it."""
+        self._dead(message, message.sender, reason, now)
+
     def _dead(self, message: Message, client_id: str, reason: str, now: Nanos) -> Accepted:
         self._state.counters.mediation_failed += 1
         is_stored = self._delivery.dead(Session(client_id, None, 0), message, Drop.MEDIATION, now, reason)
