@@ -1,11 +1,14 @@
-"""AMQP 1.0: Overlane's listener beside RabbitMQ with its AMQP 1.0 plugin, in one run.
+"""AMQP 1.0: Overlane's listener beside RabbitMQ with its AMQP 1.0 plugin, and between AMQP and MQTT, in one run.
 
-    python bench/amqp.py [--seconds 4] [--rounds 3] [--rate 2000]
+    python bench/amqp.py [--seconds 4] [--rounds 3] [--rate 2000] [--only mqtt-amqp,amqp-mqtt]
 
 One client sends messages of 100 bytes that are not settled to a topic, another one receives and accepts them: as fast
 as the broker lets them, then at a constant rate for the latency. Systems alternate, round by round; medians count.
 The load comes from processes of its own over raw sockets (`_amqp_load.py`). A system that is missing is left out.
 Target: at least as many messages a second as RabbitMQ, and nothing lost.
+
+Then one client of MQTT sends messages of QoS 1 and one of AMQP receives them, and the other way round, with Overlane.
+The broker has one busy thread. Target: at least 20,000 messages a second, and nothing lost.
 """
 
 import argparse
@@ -26,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from _amqp_load import read, write
+from _mqtt_qos1_load import read_mqtt, write_mqtt
 from _wan_rabbit import PROGRAM
 from overlane.local_ports import free_ports
 
@@ -38,8 +42,8 @@ Figures = dict[str, float]
 
 
 @contextmanager
-def overlane(directory: Path, port: int) -> Iterator[int]:
-    mqtt, overlay, admin = free_ports(3)
+def overlane(directory: Path, port: int, mqtt: int) -> Iterator[int]:
+    overlay, admin = free_ports(2)
     file = directory / "network.toml"
     file.write_text(
         f'[brokers.bench]\namqp = "127.0.0.1:{port}"\nmqtt = "127.0.0.1:{mqtt}"\noverlay = "127.0.0.1:{overlay}"\n'
@@ -51,7 +55,7 @@ def overlane(directory: Path, port: int) -> Iterator[int]:
 
 
 @contextmanager
-def rabbit(directory: Path, port: int) -> Iterator[int]:
+def rabbit(directory: Path, port: int, _: int) -> Iterator[int]:
     (directory / "rabbitmq.conf").write_text(
         f"listeners.tcp.1 = 127.0.0.1:{port}\nloopback_users.guest = false\ntcp_listen_options.nodelay = true\n"
     )
@@ -103,22 +107,31 @@ def cpu_s(process: int) -> float:
 
 
 SYSTEMS = {"Overlane": (overlane, "bench/1"), "RabbitMQ": (rabbit, "/topic/bench.1")}
+PATHS = {
+    "amqp": ("AMQP", True, True),
+    "mqtt-amqp": ("MQTT to AMQP", False, True),
+    "amqp-mqtt": ("AMQP to MQTT", True, False),
+}
+"""What the table says, and whether the writer and the reader speak AMQP."""
 
 
-def measure(pool: ProcessPoolExecutor, name: str, seconds: float, rate: float) -> Figures:
+def measure(pool: ProcessPoolExecutor, name: str, path: str, seconds: float, rate: float) -> Figures:
     start, address = SYSTEMS[name]
-    (port,) = free_ports(1)
-    with tempfile.TemporaryDirectory() as directory, start(Path(directory), port) as process:
+    amqp, mqtt = free_ports(2)
+    _, writes_amqp, reads_amqp = PATHS[path]
+    write_one, to = (write, amqp) if writes_amqp else (write_mqtt, mqtt)
+    read_one, source = (read, amqp) if reads_amqp else (read_mqtt, mqtt)
+    with tempfile.TemporaryDirectory() as directory, start(Path(directory), amqp, mqtt) as process:
         time.sleep(SETTLE_S)
         before_s = cpu_s(process)
-        reading = pool.submit(read, port, address, seconds + 2 * SETTLE_S, SIZE_BYTES)
+        reading = pool.submit(read_one, source, address, seconds + 2 * SETTLE_S, SIZE_BYTES)
         time.sleep(SETTLE_S)
-        wrote = pool.submit(write, port, address, seconds, 0.0, SIZE_BYTES).result()
+        wrote = pool.submit(write_one, to, address, seconds, 0.0, SIZE_BYTES).result()
         got = reading.result()
         used_s = cpu_s(process) - before_s
-        reading = pool.submit(read, port, address, seconds + 2 * SETTLE_S, SIZE_BYTES)
+        reading = pool.submit(read_one, source, address, seconds + 2 * SETTLE_S, SIZE_BYTES)
         time.sleep(SETTLE_S)
-        paced = pool.submit(write, port, address, seconds, rate, SIZE_BYTES).result()
+        paced = pool.submit(write_one, to, address, seconds, rate, SIZE_BYTES).result()
         late = reading.result()
     return {
         "rate": wrote["accepted"] / wrote["seconds"],
@@ -135,19 +148,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", type=float, default=2_000.0)
     parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--only", default=",".join(PATHS))
     options = parser.parse_args()
     console = Console()
     names = [name for name in options.systems.split(",") if name != "RabbitMQ" or PROGRAM.exists()]
-    found: dict[str, list[Figures]] = {name: [] for name in names}
+    rows = [(name, path) for path in options.only.split(",") for name in names if name == "Overlane" or path == "amqp"]
+    found: dict[tuple[str, str], list[Figures]] = {row: [] for row in rows}
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         for _ in range(options.rounds):
-            for name in names:
-                found[name].append(measure(pool, name, options.seconds, options.rate))
-    table = Table("system", "messages/s", "CPU us/message", "p50 ms", "p99 ms", "lost")
-    for name, rounds in found.items():
+            for row in rows:
+                found[row].append(measure(pool, *row, options.seconds, options.rate))
+    table = Table("system", "from and to", "messages/s", "CPU us/message", "p50 ms", "p99 ms", "lost")
+    for (name, path), rounds in found.items():
         middle = {figure: median(one[figure] for one in rounds) for figure in rounds[0]}
         table.add_row(
             name,
+            PATHS[path][0],
             f"{middle['rate']:,.0f}",
             f"{middle['cpu_us']:.1f}",
             f"{middle['p50_ms']:.2f}",

@@ -10,7 +10,16 @@ from overlane.mediation.actions import Actions
 from overlane.mediation.border import BorderRules
 from overlane.mediation.mediation import Mediation
 from overlane.mediation.renaming import check_template
-from overlane.mediation.rule import BORDERS, CALL_WITHIN_NS, EVERY_NS_MAX, FORMATS, Format, MediationRule, has_action
+from overlane.mediation.rule import (
+    BORDERS,
+    CALL_WITHIN_NS,
+    EVERY_NS_MAX,
+    FORMATS,
+    Border,
+    Format,
+    MediationRule,
+    has_action,
+)
 from overlane.network.schema import Network
 from overlane.network.syntax import kinds
 from overlane.network.syntax.kinds import FieldKind
@@ -38,7 +47,7 @@ def read_mediation(tables: Iterable[Table], names: Sequence[str]) -> Iterator[Me
             where=table.optional("where", _text("a selector such as \"temperature > 20 AND room = 'lab1'\""), None)
             or "",
             brokers=table.many("brokers", kinds.broker(names)),
-            border=table.optional("border", kinds.choice(BORDERS), None) or "",
+            border=_border(table),
             domain=table.optional("domain", kinds.name(), None) or "",
             drop=table.optional("drop", kinds.flag(), False),
             keep=table.optional("keep", kinds.flag(), False),
@@ -92,6 +101,11 @@ def refuse_borders(root: Table, network: Network) -> None:
             if topic.history and overlaps(topic.filter, rule.topic):
                 allowed = f"topics without history, and {topic.filter} has some"
                 root.faults.add((*path, "topic"), show(rule.topic), allowed)
+
+
+def _border(table: Table) -> Border:
+    found = table.optional("border", kinds.choice(BORDERS), None)
+    return "" if found is None else found
 
 
 def _pairs(table: Table, field: str, kind: FieldKind[Pairs]) -> Pairs:
