@@ -136,6 +136,17 @@ def test_what_happened_is_on_the_timeline_with_routes_as_they_were(lake: Path) -
     assert states[-1].routes["a/4"].paths == {"b": (("a", "c", "b"),)}
 
 
+def test_a_broker_that_stops_and_starts_is_not_called_lost(lake: Path) -> None:
+    write(lake, "queues", "c", [queue(at) for at in (*range(15), *range(45, 60))])
+    events = [Event(NOON, "broker-started"), Event(NOON + 15 * SECOND, "broker-stopped")]
+    write(lake, "events", "c", [*events, Event(NOON + 44 * SECOND, "broker-started")])
+    _, states, changes = played(lake, MINUTE)
+    told = [(one.at_s, one.text) for change in changes for one in change.happenings if one.brokers == ("c",)]
+    assert told == [(0.0, "c has started"), (15.0, "c has stopped"), (44.0, "c has started")]
+    assert [one.brokers["c"].state for one in states] == ["serving", "serving", "lost", "lost", "serving", "serving"]
+    assert states[2].brokers["c"].why == "it has stopped"
+
+
 def test_a_period_over_midnight_reads_the_files_of_both_days(lake: Path) -> None:
     midnight = NOON + 12 * HOUR
     write(lake, "queues", "c", [queue(at) for at in (12 * 3_600 - 5, 12 * 3_600 + 5)])

@@ -116,6 +116,8 @@ class _Player:
         """Brokers that recorded something in the step before."""
         self._known: set[str] = set()
         self._stopped: set[str] = set()
+        self._started: set[str] = set()
+        """In this step."""
 
     def states(self) -> "Iterator[tuple[OverlayState, tuple[Any, ...]]]":
         """By step, with what happened in it."""
@@ -142,6 +144,7 @@ class _Player:
         match row["kind"]:
             case "broker-started":
                 self._stopped.discard(name)
+                self._started.add(name)
                 self._timeline.broker(at_s, "good", name, "has started")
             case "broker-stopped":
                 self._stopped.add(name)
@@ -189,11 +192,11 @@ class _Player:
     def _brokers(self, steps: Mapping[str, BrokerStep], at_s: float) -> dict[str, BrokerStatus]:
         for name in sorted(self._present - steps.keys() - self._stopped):
             self._timeline.broker(at_s, "bad", name, "is lost", "it records nothing")
-        for name in sorted(steps.keys() & (self._known - self._present)):
+        for name in sorted(steps.keys() & (self._known - self._present - self._started)):
             self._timeline.broker(at_s, "good", name, "records again")
+        self._started.clear()
         self._present = set(steps)
         self._known |= self._present
-        self._stopped -= self._present
         self._routes = {key: one for key, one in self._routes.items() if one.source in self._present}
         return {name: self._broker(name, steps.get(name)) for name in self._names}
 

@@ -56,7 +56,7 @@ const stream = new Stream({
     byId("tab-stream").hidden = !head.is_chaotic;
     byId("speed-label").hidden = false;
     byId("live").hidden = !head.is_live;
-    if (head.step_s) player.speed = Number((byId("speed").value = 1000)); // days
+    if (head.step_s) player.speed = Number((byId("speed").value = head.until_s > 20_000 ? 1000 : 100)); // days, or hours
   },
   change: (change) => state.past.add(change),
   caughtUp() {
@@ -327,8 +327,8 @@ for (const tab of tabs) {
 
 const KEYS = {
   " ": () => player.toggle(),
-  ArrowLeft: () => player.seek(player.atS - 1),
-  ArrowRight: () => player.seek(player.atS + 1),
+  ArrowLeft: () => player.seek(player.atS - (state.past.head.step_s ?? 1)),
+  ArrowRight: () => player.seek(player.atS + (state.past.head.step_s ?? 1)),
   ",": () => player.skip(-1),
   ".": () => player.skip(1),
   l: () => player.follow(),
