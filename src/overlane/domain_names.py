@@ -8,10 +8,10 @@ overlap where one is an exception of another:
     alarms/#          alarms/#             alarms/fire       alarms/fire
 
 Of several rules whose filters match a name, the narrowest counts. A local name and a name of the overlay belong
-together if the same rule counts for both of them, and translates one to the other. So no name has two translations,
-and no two names have the same one, whatever the rules are. Topics that no rule has keep their names: that is a last
-rule, from `#` to `#`. A name may have no counterpart: with the rules above, `weather/1` of the overlay would be
-`weather/1` in the domain, and that is the local name of `plant/weather/1`.
+together if the same rule counts for both of them, and translates one to the other. So no name has two translations, and
+no two names have the same one, whatever the rules are. Topics that no rule has keep their names: that is a last rule,
+from `#` to `#`. A name may have no counterpart: with the rules above, `weather/1` of the overlay would be `weather/1`
+in the domain, and that is the local name of `plant/weather/1`.
 
 Two filters of one side that overlap, and neither of which is narrower, are ambiguous (`unclear`).
 
@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 
 from overlane.core.topics import covers, matches
-from overlane.topic_names import KNOWN_MAX, Ambiguity, NameRule, overlaps, translated
+from overlane.topic_names import KNOWN_MAX, Ambiguity, NameRule, overlaps, translated, with_levels
 
 SAME = NameRule("#", "#")
 """What holds for all other topics."""
@@ -167,17 +167,7 @@ def intersection(one: str, other: str) -> str | None:
 
 def _image(narrow: str, source: str, target: str) -> str | None:
     """The counterpart of a filter that `source` covers; None if no topic can have it."""
-    levels, wanted = narrow.split("/"), source.split("/")
-    taken = iter([level for level, one in zip(levels, wanted, strict=False) if one == "+"])
-    result: list[str] = []
-    for one in target.split("/"):
-        if one == "+":
-            result.append(next(taken))
-        elif one == "#":
-            result += levels[len(wanted) - 1 :]
-        else:
-            result.append(one)
-    found = "/".join(result)
+    found = with_levels(narrow, source, target)
     return None if not found or found.startswith("$") else found
 
 

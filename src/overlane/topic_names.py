@@ -75,12 +75,9 @@ def ambiguities(rules: Sequence[NameRule]) -> Iterator[Ambiguity]:
             yield Ambiguity(first, second, "overlay")
 
 
-def translated(topic: str, source: str, target: str) -> str | None:
-    """The topic's name under `target`; None if it does not match `source`, or no valid name results."""
-    if not matches(source, topic):
-        return None
-    levels = topic.split("/")
-    wanted = source.split("/")
+def with_levels(name: str, source: str, target: str) -> str:
+    """`target` with its wildcards replaced by the levels of a name, or of a filter, that `source` covers."""
+    levels, wanted = name.split("/"), source.split("/")
     taken = iter([level for level, one in zip(levels, wanted, strict=False) if one == "+"])
     result: list[str] = []
     for one in target.split("/"):
@@ -90,7 +87,14 @@ def translated(topic: str, source: str, target: str) -> str | None:
             result += levels[len(wanted) - 1 :]
         else:
             result.append(one)
-    name = "/".join(result)
+    return "/".join(result)
+
+
+def translated(topic: str, source: str, target: str) -> str | None:
+    """The topic's name under `target`; None if it does not match `source`, or no valid name results."""
+    if not matches(source, topic):
+        return None
+    name = with_levels(topic, source, target)
     if not name or (target[0] in "+#" and name.startswith("$")) or len(name.encode()) > BYTES_MAX:
         return None
     return name

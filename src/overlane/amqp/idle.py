@@ -1,7 +1,7 @@
-"""Idle time-outs (part 2, section 2.4.5): both ends tell after which silence they give the other one up.
+"""Idle time-outs (part 2, section 2.4.5): both ends announce the silence after which they close the connection.
 
-A client is told half of the time after which it counts as gone. One that asks to hear something so often is sent an
-empty frame where there is nothing else. A client that does not introduce itself in time is closed.
+The announced time is half of the time after which a client counts as lost. A client that announces a time-out gets
+empty frames when there is nothing else to send. A client that does not open the connection in time is closed.
 """
 
 from collections.abc import Callable

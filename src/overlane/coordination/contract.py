@@ -1,17 +1,17 @@
 """The contract of a coordination service: requests, answers and events, as values.
 
-It is ZooKeeper's, reduced to what brokers need, with its weaknesses said aloud:
+It is a subset of ZooKeeper's interface, with its weaknesses stated explicitly:
 
 - A read may be stale, unless a `Sync` that was asked before it has been answered.
 - An answer may be lost with the connection. Then it is `Unknown`: the request may have been carried out or not.
-- A read leaves a watch. The watch tells once that something has changed, not what; it is lost when the connection is,
-  so everything is to be read again after every `Connected`.
-- A session outlives its connection for its time-out. When it has expired, its ephemeral nodes are gone, and whoever had
-  it learns so only when it is connected again. `Connected.is_new` tells that an earlier session has expired. It may
-  have been connected with the old session once more before that.
+- A read sets a watch. The watch reports once that something has changed, but not what; it is lost with the connection,
+  so everything must be read again after every `Connected`.
+- A session outlives its connection for its time-out. When it has expired, its ephemeral nodes are removed, and its
+  owner is informed only when it is connected again: `Connected.is_new` means that an earlier session has expired. It
+  may have been connected with the old session once more before that.
 - `Connected` and `Suspended` alternate. A login may be refused, and accepted later.
 
-Requests are numbered by whoever asks. Each is answered once, in any order relative to events.
+The sender numbers its requests. Each is answered once, in any order relative to events.
 """
 
 from collections.abc import Callable

@@ -1,15 +1,16 @@
-"""The leader's decisions: which routing broker carries which bundle, and how many there should be. Pure.
+"""The leader's decisions: the routing broker of each bundle, and the number of routing brokers. Pure.
 
-  - Every bundle has a routing broker, also one that nobody uses yet: a new topic needs no decision, and finds its
-    broker while ZooKeeper is away. Bundles that nobody uses are spread evenly whenever a broker comes.
-  - A routing broker is gone when its ephemeral node is, or when more than half of the edges that should be linked with
-    it cannot reach it. Then its bundles are placed anew at once: a killed process need not wait for its session to
-    expire. It gets no bundle for a minute, unless it registers anew. Moving bundles of one that lives harms nobody.
-  - Every bundle has a standby too (`standbys`), which gets it when its broker is gone.
+  - Every bundle has a routing broker, also unused ones: a new topic needs no decision, and works while ZooKeeper is
+    down. Unused bundles are distributed evenly whenever a broker is added.
+  - A routing broker counts as failed when its ephemeral node is removed, or when more than half of the edges that
+    should be linked with it cannot reach it. Then its bundles move at once, without waiting for the expiry of its
+    session. It gets no bundle for a minute, unless it registers again. Moving the bundles of a running broker does no
+    harm.
+  - Every bundle has a standby too (`standbys`), which gets it when its broker fails.
   - While no other broker could take them, bundles stay where they are.
   - Loads are levelled in rounds (`rebalancing`); a broker that is leaving is drained first.
 
-The same knowledge gives the same decisions, whoever leads.
+The same data gives the same decisions at every leader.
 """
 
 from collections.abc import Mapping, Set

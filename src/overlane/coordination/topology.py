@@ -1,12 +1,12 @@
-"""From what ZooKeeper says to the overlay of one broker: whom it knows, and with whom it is linked. Pure.
+"""From the data in ZooKeeper to the overlay of one broker: the brokers that it knows, and its links. Pure.
 
-  - An edge is linked with each routing broker that carries one of its bundles or stands by for it, which it dials, and
-    with every edge of its domain. It knows no other edges.
-    Beside that with edges of other domains, by direct links, while one of the two wants that: who wants it dials.
-  - A routing broker is linked with edges, and dials none of them. Routing brokers are not linked with each other.
-  - Other brokers are linked as their file says.
+  - An edge is linked with each routing broker that carries one of its bundles or stands by for it, to which it
+    connects, and with every edge of its domain. It knows no other edges. In addition it has direct links with edges of
+    other domains, while one of the two requests that, and connects.
+  - A routing broker is linked with edges, and connects to none of them. Routing brokers are not linked with each other.
+  - Other brokers have the links in their file.
 
-Addresses of others come from their registration. Where the file describes a link, the link is as it says.
+Addresses of others come from their registration. If the file describes a link, its properties are used.
 """
 
 from collections.abc import Mapping, Set

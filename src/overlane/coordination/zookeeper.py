@@ -1,14 +1,14 @@
 """The driver: a ZooKeeper ensemble as a coordination service, by kazoo.
 
-kazoo has threads of its own. Its callbacks only hand events over to the event loop (`call_soon_threadsafe`), in their
-order. Requests are not queued while there is no connection: they are answered with `Unknown` at once, since whoever
-asked has to read everything again after `Connected` anyway.
+kazoo has its own threads. Its callbacks only pass events to the event loop (`call_soon_threadsafe`), in their order.
+Requests are not queued while there is no connection: they are answered with `Unknown` at once, since the sender has to
+read everything again after `Connected` anyway.
 
-Nobody's life depends on the session: where ZooKeeper cannot be reached, for days if need be, kazoo goes on trying. It
-gives up only where a login fails, which a server that ends at that moment causes too: then it is started again here.
+Brokers work without the session: if ZooKeeper cannot be reached, even for days, kazoo retries. It gives up only when a
+login fails, which a stopping server may cause too: then it is started again here.
 
-`Connected` comes when the root exists. If the connection is lost before that, nothing is told: an answer that failed
-with one connection says nothing about the next. So `Connected` and `Suspended` alternate.
+`Connected` is sent when the root exists. If the connection is lost before that, no event is sent: a failed request on
+one connection has no meaning for the next. So `Connected` and `Suspended` alternate.
 """
 
 import asyncio

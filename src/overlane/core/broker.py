@@ -1,18 +1,17 @@
 """A broker as a pure state machine.
 
-Bytes, events and the time go in; bytes, effects and the next deadline come out. The driver's turn:
+Inputs are bytes, events and the time; outputs are bytes, effects and the next deadline. The driver's turn:
 
     effects  = broker.handle(event, now), broker.receive(peer, data, now, lane), broker.publish(...), in any number
     effects += broker.flush(now, turn)
     make the Saves and Erases durable, then carry out the other effects
-    effects  = broker.durable(turn, now): what had to wait for that goes out; carry them out too
+    effects  = broker.durable(turn, now): effects that waited for it; carry them out too
     for each peer in broker.ready(): send what broker.pull(peer, room, now) gives, while the link takes it
     call broker.handle(Tick(), t) at t = broker.next_deadline()
 
-The parts are put together here: frame dispatch (what neighbours send), drafts and source (what is published here), sink
-(what is delivered here), forwarding (parcels that pass), gossip (link state, interest), routes and signalling (which
-links parcels take), route demands (what routes require of this broker), the role in a tier, upkeep (what is due at the
-end of a turn), views (what people see of it), and one neighbour per link.
+It combines frame dispatch (input from neighbours), drafts and source (messages published here), sink (messages delivered
+here), forwarding (other parcels), gossip (link state, interest), routes and signalling (links of parcels), route
+demands, the role in a tier, upkeep (work at the end of a turn), views (for people), and one neighbour per link.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,21 +1,21 @@
-"""A lane: messages on their way from one side of a gateway to the other; pure.
+"""A lane: messages in transit from one side of a gateway to the other; pure.
 
     arrived     messages that wait here, in their order; each has a number
     under way   messages that were given to the receiving side, which has not answered yet
 
-A message is acknowledged to the side it came from when the other side has accepted it, so nothing that is acknowledged
-is only here: after a crash the sending side delivers it again. What does not cross (no name there, a loop) is
-acknowledged at once and counted.
+A message is acknowledged to its sender when the other side has accepted it, so acknowledged messages are never only
+here: after a crash the sending side delivers unacknowledged ones again. Messages that are not forwarded (no name on the
+other side, a loop) are acknowledged at once and counted.
 
-When the receiving side loses its connection, what was under way waits again, in the old order. A refusal that would be
-repeated ends a message; it is counted and reported. A refusal that may pass is tried again after a pause.
+When the receiving side loses its connection, messages in transit wait again, in the old order. A permanent refusal ends
+a message; it is counted and reported. After a temporary refusal the message is sent again after a pause.
 
-After an outage of either side there may be a backlog. It is passed on at no more than `backlog_rate` messages a second,
-until nothing has waited here for `CAUGHT_UP`: readers at the other side are not flooded, and the broker there serves
-others. Messages that come meanwhile wait behind it, at the side they come from.
+After an outage of either side there may be a backlog. It is forwarded at no more than `backlog_rate` messages per
+second, until no message has waited here for `CAUGHT_UP`, so that subscribers and the broker on the other side are not
+overloaded. Messages that arrive meanwhile wait behind it, at their sender.
 
-Limits: at most `WINDOW` messages are under way, and the sending side gives no more than its own window unacknowledged.
-A side that cannot wait, as core NATS, is told by `is_full` and drops messages itself.
+Limits: at most `WINDOW` messages are in transit, and the sending side has at most its own window unacknowledged. A side
+that cannot wait, such as core NATS, checks `is_full` and drops messages itself.
 """
 
 from collections import deque

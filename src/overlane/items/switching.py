@@ -1,16 +1,16 @@
-"""A client's detectors: which brokers it can use now, and so which of the two brokers of an item it publishes to.
+"""A client's failure detectors: the brokers that it can use now, and so the broker of an item that it publishes to.
 
 - A broker whose connection is lost cannot be used, at once.
 - One that is silent is asked (PING) every `ask_every`, and cannot be used when it has not answered for `silence`, or
-  for longer than its answers have taken lately (as TCP's time-out: RFC 6298), up to SILENCE_MAX. A process that has
-  stopped keeps its connections, so nothing else tells.
+  for longer than its recent answers took (as TCP's time-out: RFC 6298), up to SILENCE_MAX. A stopped process keeps its
+  connections, so there is no other signal.
 - One that has left messages unacknowledged for STALL is a bottleneck, and is not used while that lasts.
-- It can be used again after it has answered for RETURN, twice as long with every relapse: a client that switched for a
-  blip does not switch to and fro.
-- A client that was itself not running for a while blames nobody for that time.
+- It can be used again after it has answered for RETURN; this time doubles with every further failure, so that a client
+  does not switch back and forth.
+- Time in which the client itself was not running does not count.
 
-An item goes to its primary if that can be used, else to its mirror if that can be used, else to the primary: there is
-nothing better. So a failure moves the items of that broker alone.
+An item uses its primary if possible, otherwise its mirror if possible, otherwise the primary. So a failure moves only
+the items of that broker.
 """
 
 from collections.abc import Iterable

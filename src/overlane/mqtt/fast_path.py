@@ -1,16 +1,16 @@
-"""The fast path: plain QoS 0 messages, passed on by the read instead of one by one.
+"""The fast path: plain QoS 0 messages, forwarded a whole read at a time instead of one by one.
 
 A PUBLISH of QoS 0 without retain flag, whose properties are plain ones (`plain_properties`) if it has any, has the same
-bytes on its way in and on its way out; with a topic alias it is given its topic first (`topic_aliases`). What a client
-writes in one go is therefore looked at packet by packet only as far as to find whose it is: the topic's bytes are
-looked up, and consecutive packets for the same receivers here and the same other brokers, of whatever topics, are one
-run, which every receiver gets as the bytes it came as. Packets alike in topic and length are passed all at once: every
-byte of their heads is compared for all of them together. No object is made per message, and nothing is remembered of
-lengths.
+bytes when it is received and when it is delivered; a topic alias is first replaced by its topic (`topic_aliases`). So
+the packets of a read are inspected only to find their receivers: the topic's bytes are looked up, and consecutive
+packets of any topics for the same local receivers and the same other brokers are one run, which every receiver gets as
+the received bytes. Packets with the same topic and length are found together: their heads are compared in one step. No
+object is created per message, and lengths are not stored.
 
-Whatever is not plain stops the lane, for the server to handle on its own way: then the lane goes on behind it. A topic
-enters the lane after its first message was handled that way, so that every check was made once; clients with the same
-rights share what is known of topics. When subscriptions, rights or the overlay's needs change, all topics start anew.
+A packet that is not plain ends the run; the server handles it on the ordinary path, then the fast path continues after
+it. A topic uses the fast path after its first message was handled on the ordinary path, with all checks; clients with
+the same permissions share the data about topics. When subscriptions, permissions or the overlay's interest change, all
+topics start again.
 """
 
 from collections.abc import Hashable

@@ -1,10 +1,10 @@
-"""The handshake: from CONNECT to an open connection with a session, or a refusal that says why.
+"""The handshake: from CONNECT to an open connection with a session, or a refusal with a reason.
 
-Who the client is gets found out elsewhere (passwords take time): the handshake asks with `Authenticate` and goes on
-when it is told the verdict. A client that has shown a certificate is who that says, whatever name it gives besides; one
-that another broker has passed on is who that broker says. Where a domain has several brokers, the session is searched
-for before it is made (`placing`). A client that connects under an identifier in use takes the session over, and the
-connection before it is told so and closed (MQTT 5, section 3.1.4).
+Authentication happens elsewhere, since passwords take time: the handshake returns `Authenticate` and continues with the
+result. A certificate determines the user, independent of the user name; for a forwarded connection, the forwarding
+broker does. In a domain with several brokers, the session is searched for before it is created (`placing`). A client
+that connects with an identifier in use takes the session over, and the previous connection is closed with that reason
+(MQTT 5, section 3.1.4).
 """
 
 from typing import assert_never

@@ -2,13 +2,13 @@
 
     CONNECT, let in -- begin --> searching -- Placed, to the driver and back --> opened here, redirected, or passed on
 
-A client is let in here before anything is asked of others: who cannot log in learns nothing of sessions, and causes no
-work elsewhere. What is passed on is CONNECT as it came but for the password, which no other broker needs to see.
+A client is authenticated here before other brokers are asked: a client that cannot log in gets no information about
+sessions, and causes no work elsewhere. CONNECT is forwarded unchanged but without the password.
 
-An MQTT 5 client that wants to go to the right broker itself says so by a user property of CONNECT, `overlane-redirect:
-yes`. One whose session belongs to this broker says `overlane-here: yes`, and has a name that ends with `@` and that of
-the broker: then nobody else is asked, so that another broker that is down does not keep it waiting. Every MQTT 5 client
-is told other addresses of the domain by user properties of CONNACK (`overlane-alternative`).
+An MQTT 5 client requests a redirect with the user property `overlane-redirect: yes` of CONNECT. A client whose session
+belongs to this broker sends `overlane-here: yes`, and its identifier ends with `@` and the name of the broker: then no
+other broker is asked, so the client does not wait for brokers that are down. Every MQTT 5 client gets other addresses
+of the domain in user properties of CONNACK (`overlane-alternative`).
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""The handshake: INFO, then CONNECT, then an open connection with a transient session, or a refusal that says why.
+"""The handshake: INFO, then CONNECT, then an open connection with a transient session, or a refusal with a reason.
 
-The server speaks first. Who the client is gets found out elsewhere: by a user name and password, by a token, which is
-`NAME:PASSWORD` of a user, or by an NKey, with which it signs the nonce in INFO. A client that has shown a certificate
-is who that says. A client that says anything else than CONNECT first is like one with an empty CONNECT.
+The server sends first. Authentication happens elsewhere: by user name and password, by a token (`NAME:PASSWORD` of a
+user), or by an NKey, with which the client signs the nonce in INFO. A certificate determines the user. A client that
+does not send CONNECT first is treated as one with an empty CONNECT.
 """
 
 import base64

@@ -1,11 +1,12 @@
 """PUB and HPUB: messages of NATS clients.
 
-A client that is `verbose` is told +OK when its message is accepted, and on disk wherever that is promised: it publishes
-at QoS 1. Others publish at QoS 0. The reply subject is the response topic of the message. A request that nobody can
-answer is answered by the broker, with the status 503, if the client has asked for that.
+A `verbose` client gets +OK when its message is accepted, and on disk if QoS 1 requires it: it publishes at QoS 1.
+Others publish at QoS 0. The reply subject is the response topic of the message. If a request has no subscriber, the
+broker answers with status 503, if the client has requested that.
 
-What a client may not publish is refused with -ERR, and its connection stays. A verbose client whose message could not
-be kept is closed without +OK, so that it publishes it again: NATS has no other way to say so.
+A forbidden message is refused with -ERR, and the connection stays open. If a message of a verbose client could not be
+stored, the connection is closed without +OK, so that the client publishes the message again: NATS has no other way to
+report this.
 """
 
 from functools import lru_cache

@@ -1,14 +1,14 @@
 """Reservations at one broker: the RSVP process of RFC 2209 as a pure state machine.
 
-Path state (`path_state.py`) says where messages of a sender come from and go to; reservation state (`resv_state.py`)
-what is asked of which link, and `resv_process.py` what messages about it do; the ledgers (`link_ledger.py`) what links
-have promised; `senders.py` and `receivers.py` what publishers and subscribers of this broker offer and need. Here
-events and messages find their parts, and paths are told onward.
+Path state (`path_state.py`) contains the previous and next hops of a sender's messages; reservation state
+(`resv_state.py`) the requests per link, and `resv_process.py` the processing of their messages; the ledgers
+(`link_ledger.py`) the reserved rates of links; `senders.py` and `receivers.py` the offers and requests of publishers
+and subscribers of this broker. This module dispatches events and messages, and forwards paths.
 
     effects = agent.handle(event, now)
     call agent.handle(Tick(), t) at t = agent.next_deadline()
 
-A message that breaks a rule raises `BadMessage` and changes nothing. State that came over a link dies with it.
+A message that violates a rule raises `BadMessage` and changes nothing. State from a link is removed with it.
 """
 
 import math

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from contextlib import suppress
 from pathlib import Path
 
+from overlane.child_processes import wait_or_kill
 from overlane.errors import Unavailable
 from overlane.network import format_network
 from overlane.testbed.environment import Environment
@@ -112,12 +113,7 @@ class Processes:
     async def _end(self, process: Process) -> None:
         if process.returncode is None:
             process.terminate()
-            try:
-                async with asyncio.timeout(GRACE_S):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+            await wait_or_kill(process, GRACE_S)
 
     def end_at_once(self) -> None:
         for process in [*self._running.values(), *self._leaving.values()]:

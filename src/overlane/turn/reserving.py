@@ -1,13 +1,13 @@
-"""Reservations between brokers: the RSVP process of this broker, joined with the core and with what clients ask for.
+"""Reservations between brokers: connects the RSVP process of this broker with the core and with requests of clients.
 
     clients -- offer, ask --> RsvpAgent -- Send --> neighbour, over the control lane of the link
                                 |-- Admitted, Refused, Interrupted --> clients
                                 |-- trees of own flows --> the core's routes
                                 |-- what links have promised --> the core's link queues
 
-The process is made when it is first needed: by a client here, or by a message of a neighbour. It knows brokers by
-their identities, and links by their rates in the configuration and their latencies in the map. What came over a link
-dies with its connection. A message that breaks a rule of RSVP changes nothing and is counted.
+The process is created when it is first needed: by a client here, or by a message of a neighbour. It knows brokers by
+their identities, and links by their rates in the configuration and their latencies in the map. State from a link is
+removed with its connection. A message that violates RSVP is counted and otherwise ignored.
 """
 
 import math

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import uvloop
 
+from overlane.cli.brokers.supervisor_pipe import SupervisorPipe
 from overlane.cli.exit_status import exit_on_error
 from overlane.cli.parameters import Argument, Option
 from overlane.errors import ConfigError, Fault, Unavailable
@@ -187,7 +188,7 @@ async def _run_without_file(options: Options, own: Own, supervised: bool, hosted
     # Only here: a broker of a file does without kazoo.
     from overlane.node.coordination.starting import first_network
 
-    pipe = _SupervisorPipe()
+    pipe = SupervisorPipe()
     if hosted or supervised:
         # ZooKeeper may be waited for, and whoever has started this process may end meanwhile. Nothing is open yet.
         pipe.end = pipe.leave = lambda: os._exit(0)
@@ -205,10 +206,10 @@ def _only_broker(network: Network, file: Path) -> str:
 
 
 async def _run(
-    options: Options, network: Network, supervised: bool, hosted: str, pipe: "_SupervisorPipe | None" = None
+    options: Options, network: Network, supervised: bool, hosted: str, pipe: SupervisorPipe | None = None
 ) -> None:
     """One life of the broker, or several: where others know a later one than its own, or a configuration is pushed."""
-    pipe = pipe if pipe is not None else _SupervisorPipe()
+    pipe = pipe if pipe is not None else SupervisorPipe()
     incarnation: int | None = 0
     for _ in range(LIVES_MAX):
         if incarnation is None:
@@ -223,7 +224,7 @@ async def _run(
 
 
 async def _run_mirrored(
-    options: Options, network: Network, supervised: bool, hosted: str, pipe: "_SupervisorPipe"
+    options: Options, network: Network, supervised: bool, hosted: str, pipe: SupervisorPipe
 ) -> None:
     if options.data is None:
         found, allowed = "--in-memory", "a data directory, since [recovery] has mirrors"
@@ -234,7 +235,7 @@ async def _run_mirrored(
     await _run_host(hosting(options, network, hosted, _live, _print_waiting), pipe if supervised else None)
 
 
-async def _run_host(host: "Hosting", pipe: "_SupervisorPipe | None") -> None:
+async def _run_host(host: "Hosting", pipe: SupervisorPipe | None) -> None:
     if pipe is not None:
         pipe.end, pipe.leave = host.end_soon, host.leave
         await pipe.connect()
@@ -247,7 +248,7 @@ def _print_waiting(name: str, why: str) -> None:
     service_manager().ready(why)
 
 
-async def _live(node: Node, word: str = READY, pipe: "_SupervisorPipe | None" = None) -> None:
+async def _live(node: Node, word: str = READY, pipe: SupervisorPipe | None = None) -> None:
     await node.start()
     # Everything loaded so far lives as long as the broker: collecting it takes tens of milliseconds and frees nothing.
     gc.collect()
@@ -286,23 +287,3 @@ def _say(text: str, node: Node) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         node.end_soon()
-
-
-class _SupervisorPipe(asyncio.Protocol):
-    """Standard input, from the supervisor: closed when the supervisor is gone; any byte means: leave the overlay."""
-
-    def __init__(self) -> None:
-        self.end: Callable[[], None] = lambda: None
-        self.leave: Callable[[], None] = lambda: None
-        self._is_connected = False
-
-    async def connect(self) -> None:
-        if not self._is_connected:
-            self._is_connected = True
-            await asyncio.get_running_loop().connect_read_pipe(lambda: self, sys.stdin)
-
-    def data_received(self, data: bytes) -> None:  # noqa: ARG002
-        self.leave()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self.end()

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import signal
-import sys
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ from typing import Annotated
 import typer
 import uvloop
 
+from overlane.cli.brokers.supervisor_pipe import SupervisorPipe
 from overlane.cli.exit_status import exit_on_error
 from overlane.errors import ConfigError, Fault, Unavailable
 from overlane.gateways.dds.running import RunningDdsGateway
@@ -52,7 +52,7 @@ async def _run_dds(running: RunningDdsGateway, gateway: DdsGateway, supervised: 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     if supervised:
-        await loop.connect_read_pipe(lambda: _SupervisorPipe(ended), sys.stdin)
+        await SupervisorPipe(ended.set, ended.set).connect()
     print(f"ready  {gateway.name}  {gateway.broker} and DDS domain {gateway.domain}", flush=True)
     await running.run(ended)
 
@@ -65,7 +65,7 @@ async def _run(file: Path, name: str, supervised: bool) -> None:
         loop.add_signal_handler(number, ended.set)
     loop.add_signal_handler(signal.SIGHUP, reload.set)
     if supervised:
-        await loop.connect_read_pipe(lambda: _SupervisorPipe(ended), sys.stdin)
+        await SupervisorPipe(ended.set, ended.set).connect()
     network = read_network(file)
     name = _chosen(network, name, str(file)).name
     is_told = False
@@ -123,16 +123,3 @@ def _chosen(network: Network, name: str, file: str) -> Gateway:
     found = f'no gateway "{name}"' if name else f"{len(names)} of them"
     meant = "".join(get_close_matches(name, names, n=1))
     raise ConfigError([Fault(file, 0, "gateways", found, f"--name with one of {', '.join(names[:20])}", meant)])
-
-
-class _SupervisorPipe(asyncio.Protocol):
-    """Standard input, from the supervisor: the gateway ends when it closes, or anything arrives."""
-
-    def __init__(self, ended: asyncio.Event) -> None:
-        self._ended = ended
-
-    def data_received(self, data: bytes) -> None:  # noqa: ARG002
-        self._ended.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._ended.set()

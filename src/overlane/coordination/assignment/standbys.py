@@ -1,11 +1,13 @@
-"""Standbys: for every bundle a second routing broker, which carries it next if its carrier dies.
+"""Standbys: for every bundle a second routing broker, which carries it next if its carrier fails.
 
-Edges are linked with both, and tell both what they need, so nobody waits for a decision of the leader when a broker
-dies: paths over the standby are known already. The leader then makes the standby the carrier, and chooses another one.
+Edges are linked with both, and send both their filters, so messages do not wait for a decision of the leader when a
+broker fails: paths over the standby are already known. The leader then makes the standby the carrier, and chooses
+another one.
 
-  - A standby is no carrier of the same bundle, and takes bundles: it is reached, and is not leaving. Where there is no
-    such broker, one that was not reached lately is better than none: edges find out whether it is reached again.
-  - It stays as long as it can: another one would have to be told everything first.
+  - A standby is not the carrier of the same bundle, and can accept bundles: it is reachable, and is not leaving. If
+    there is no such broker, one that was not reachable recently is better than none: edges find out whether it is
+    reachable again.
+  - It changes as rarely as possible: another one would first have to receive all filters.
   - The bundles of one broker have standbys all over the tier, so that no single broker gets all of them.
 """
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from overlane.child_processes import wait_or_kill
 from overlane.coordination.ensemble.java import java_command, server_jars
 from overlane.coordination.ensemble.layout import Ensemble, ZooKeeperServer, open_ensemble, write_server
 from overlane.errors import Unavailable
@@ -125,12 +126,7 @@ class _Process:
         finally:
             if process.returncode is None:
                 process.terminate()
-                try:
-                    async with asyncio.timeout(GRACE_S):
-                        await process.wait()
-                except TimeoutError:
-                    process.kill()
-                    await process.wait()
+                await wait_or_kill(process, GRACE_S)
 
     def _last_lines(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()

@@ -1,9 +1,9 @@
 """Drafts: messages published here, until the end of the turn.
 
 A message joins the draft of its topic's flow. The flow of a topic is looked up once and cached until the interest of
-some broker changes. At the end of the turn the source makes parcels of the drafts, and local subscribers get theirs.
-A draft that finds no room on its first link stays for another turn. How full that link is, and how far readers at other
-brokers are behind, is the backpressure that publishers are slowed down and stopped by.
+some broker changes. At the end of the turn the source makes parcels of the drafts, and local subscribers get theirs. A
+draft without space on its first link stays for another turn. The fullness of that link, and the lag of subscribers at
+other brokers, are the backpressure that slows down and stops publishers.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence

@@ -1,16 +1,15 @@
-"""Held messages: what is published at an edge in a group of topics of which it is not known yet who needs them.
+"""Held messages: messages published at an edge in a group of topics whose destinations are not known yet.
 
     group:  empty -- message --> unknown audience -- told everything --> unrouted -- all on the map, or 1 s --> empty
 
-They wait until the routing broker of the group has told everything (`gossip/edge_scope.py`). Who needs them may be told
-before the links that lead there are on the map, which is drawn the less often the larger it is. A reliable message can
-be sent then: it is sent again. One of best effort would be lost, so it waits for a path to all of whose needs was told
-lately, and no longer than ROUTE_WAIT. Then they are sent like any other, in the order in which they came, and what
-comes meanwhile waits behind them.
+They wait until the filters of the group are complete (`gossip/edge_scope.py`). Destinations may be known before the
+links to them are on the map, since a larger map is computed less often. A reliable message can be sent then, because it
+is retransmitted. A best-effort message would be lost, so it waits for a path to all recently added destinations, and no
+longer than ROUTE_WAIT. Then held messages are sent like any other, in order, and later messages wait behind them.
 
-Reliable ones are records before they are acknowledged, and take of the room for reliable messages; where there is none,
-publishers wait. Others take a bounded room of their own, which the oldest leave first. Local subscribers do not wait:
-they have had them.
+Reliable ones are stored before they are acknowledged, and use the space for reliable messages; without space,
+publishers wait. Others have a separate bounded space, from which the oldest are dropped first. Local subscribers do not
+wait: they get messages at once.
 """
 
 from collections import deque

@@ -1,19 +1,19 @@
 """Inflow: a flow at its destination: what has arrived, and in which order it is delivered.
 
-A parcel is delivered when everything that it must come after, in its flow and in others, is done or no longer waited
-for. A reliable parcel waits for reliable ones as long as it takes; if it may overtake, no longer than its deadline
-allows. A best-effort parcel waits only a moment, and no longer than its deadline allows; so does any parcel for an
-earlier best-effort one. A best-effort parcel that arrives behind the horizon is dropped: it would break the order. The
-moment follows from how long the flow's parcels lately took: what is missing for twice that is lost, and waiting longer
-would only make the others late. The progress of a reliable flow is made durable before anything of it is delivered or
-acknowledged; while something is missing, its source is told at once what has arrived.
+A parcel is delivered when all its predecessors, in its flow and in others, are done or no longer waited for. A reliable
+parcel waits for reliable ones without a limit; if it may overtake, no longer than its deadline allows. A best-effort
+parcel waits only a moment, and no longer than its deadline allows; so does any parcel for an earlier best-effort one. A
+best-effort parcel that arrives behind the horizon is dropped, because it would violate the order. The waiting time is
+twice the recent transit time of the flow's parcels: a parcel missing for longer is lost, and waiting longer would only
+make the others late. The progress of a reliable flow is made durable before anything of it is delivered or
+acknowledged; while parcels are missing, the receipt to the source is sent at once.
 
-A reliable parcel is only delivered if its readers take it. While they have no room it is held, and so is what must come
-after it; parcels of other topics pass it. The source is told what is held and which topics' readers fall behind, so
-that it neither sends these parcels again nor lets more be published than is read.
+A reliable parcel is delivered only if its subscribers accept it. While they have no space it is held, and so are its
+successors; parcels of other topics overtake it. Receipts to the source contain the held parcels and the topics with
+slow subscribers, so that it neither sends these parcels again nor accepts more messages than subscribers read.
 
-What may be delivered next is yielded, and how its readers have received it is sent back before the flow goes on.
-Whoever only iterates takes everything. Steps of one call must have ended before those of another begin.
+The next deliveries are yielded, and the caller sends back how each was received before the flow continues. A caller
+that only iterates accepts all of them. Steps of one call must have ended before those of another begin.
 """
 
 from collections.abc import Callable, Collection, Generator, Sequence

@@ -1,11 +1,11 @@
 """Sink: messages that end at this broker, delivered to its local subscribers.
 
 Messages from other brokers are put in order (inflow.py) and matched against the local subscription table; messages
-published here are matched at once. A late subscriber gets what is kept for it: from this broker's own history at once,
-from that of other brokers as it arrives.
+published here are matched at once. A late subscriber gets the history of its topics: that of this broker at once, that
+of other brokers as it arrives.
 
-Where readers are asked, a reliable parcel is delivered before its flow goes on: the driver says how it was received,
-and what has arrived meanwhile waits for that.
+If receptions are required, a flow continues only after the driver has reported how a reliable parcel was received;
+parcels that arrive meanwhile wait.
 """
 
 from collections import deque

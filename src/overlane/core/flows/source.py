@@ -1,9 +1,9 @@
 """Source: messages published at this broker, sent to the brokers that need them.
 
-A published message joins the draft of its flow: the flow of its QoS class and of the brokers that need its topic.
-At the end of the turn each draft is sealed into a parcel, retained if it is reliable, and sent along the flow's
-route. What is not acknowledged is sent again, directly to the destination that misses it. A reliable parcel for
-which the first link's queue has no room has not been sent: it is sent, after those before it, when there is room.
+A published message joins the draft of its flow: the flow of its QoS class and of the brokers that need its topic. At
+the end of the turn each draft is sealed into a parcel, retained if it is reliable, and sent along the flow's route.
+Unacknowledged parcels are sent again, directly to the destination that lacks them. A reliable parcel for which the
+first link's queue has no space is sent later, in order, when there is space.
 """
 
 from collections import deque

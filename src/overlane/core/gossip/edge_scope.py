@@ -1,25 +1,24 @@
-"""Edge scope: what an edge broker tells routing brokers, and what it knows by them.
+"""Edge scope: the filters that an edge broker exchanges with routing brokers.
 
-A bundle of topics is assigned to one routing broker, its carrier. An edge tells each carrier
+A bundle of topics is assigned to one routing broker, its carrier. An edge sends each carrier
 
   - the filters that its clients need, of the bundles that this one carries, and
   - the groups of topics in which its clients publish there,
 
-and is told the filters of other edges that can match these groups. So what it knows and hears grows with what its
-clients do, not with the number of brokers.
+and receives the filters of other edges that can match these groups. So its state and traffic grow with the activity of
+its clients, not with the number of brokers.
 
     group:  unused -- first message --> waiting -- carrier says complete --> ready -- idle for minutes --> unused
 
-While a group waits, messages of it wait at the source (`flows/held_messages.py`). A group that is ready stays so when
-its bundle moves or its carrier is lost: what is known of others' needs is kept until it is known better.
+While a group waits, its messages wait at the source (`flows/held_messages.py`). A ready group stays ready when its bundle
+moves or its carrier is lost: other edges' filters are kept until newer ones are complete.
 
-**Standbys.** A bundle may have a second routing broker that would carry it next. It is told the same as the carrier and
-tells the same, so that paths over it are known before they are needed: when the carrier dies, messages take the other
-path at once, and the standby answers for new groups.
+**Standbys.** A bundle may have a second routing broker that carries it next. It exchanges the same filters as the
+carrier: when the carrier fails, messages use its known paths at once, and it answers for new groups.
 
-**Make before break.** A filter that the carrier of its bundle does not tell is *doubtful* and still counts. It is
-dropped when that carrier has told everything and has the word of the broker that needed it; or after a day. So neither
-a move of a bundle nor the death of a routing broker makes any broker seem to need less than it does.
+**Make before break.** A filter that its bundle's carrier does not list is *doubtful* but still used. It is dropped when
+that carrier's information, with the filters of the broker that had it, is complete; or after a day. So neither a move
+of a bundle nor a failed routing broker hides filters that are still in use.
 """
 
 from collections.abc import Callable, Iterable, Mapping

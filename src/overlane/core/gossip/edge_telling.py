@@ -1,11 +1,11 @@
-"""What an edge knows of a group of topics, and what it has told a routing broker; see `edge_scope.py`.
+"""The state of a group of topics at an edge, and the state that it has sent to a routing broker; see `edge_scope.py`.
 
-**Renewals.** A routing broker keeps what an edge has told it over an earlier connection. If the last subscriber of a
-filter leaves while there is no connection, and another one comes, it would take the filter for an old one, and hand out
-no retained messages, though the edge has dropped its own. So each beginning of a need has a number, and a filter is
-told as *renewed* to whoever may not have heard of the latest one. Nothing acknowledges that: a routing broker has heard
-of what it was told if the same connection was there a whole period later. Whoever hears of a renewal twice hands out
-twice, which changes nothing.
+**Renewals.** A routing broker keeps the filters that an edge has sent over an earlier connection. If the last
+subscriber of a filter leaves while there is no connection, and another one subscribes, the routing broker would treat
+the filter as an old one, and send no retained messages, although the edge has dropped its own. So each start of a
+filter has a number, and a filter is sent as *renewed* to routing brokers that may not know the latest number. There is
+no acknowledgement: a routing broker counts as informed if the same connection still exists a whole period later. After
+a repeated renewal, retained messages are sent twice, which has no effect.
 """
 
 from collections.abc import Callable, Mapping

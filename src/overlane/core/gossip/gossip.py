@@ -1,22 +1,22 @@
 """Gossip: how link state and interest reach every broker.
 
-Adverts and changes of interest are flooded. What is new is kept and passed on to every neighbour except the sender;
-what is old is answered with what is newer, or its sender would never learn. A new neighbour first sends a summary of
-what it knows and gets what it lacks: this is how a broker that was away catches up.
+Adverts and changes of interest are flooded. New ones are stored and forwarded to every neighbour except the sender; an
+old one is answered with the newer one, so that its sender is updated. A new neighbour first sends a summary of its
+state and gets the missing parts: so a broker that was disconnected catches up.
 
-Any broker may pass on what others have said, so a neighbour that lies can speak in their name:
+Any broker may forward the information of others, so a malicious neighbour can forge it:
 
-  - A broker that hears a newer statement about itself than it has made repeats its own with a higher number.
-  - A statement about a neighbour, passed on by others, is refused if it names a later incarnation than the one in which
-    that neighbour is connected, or a sequence number that nobody could have reached.
-  - Where brokers prove their incarnations (incarnation_proofs.py), what is proven prevails over anything said about
-    later ones, whichever came first.
+  - A broker that receives newer information about itself than it has sent repeats its own with a higher number.
+  - Information about a neighbour, forwarded by others, is refused if it has a later incarnation than the one in which
+    that neighbour is connected, or an impossible sequence number.
+  - If brokers prove their incarnations (incarnation_proofs.py), proven information has precedence over any information
+    from later incarnations, in any order of arrival.
 
-Between edges and routing brokers much less is told (tiers.py): an edge passes nothing on, and a routing broker tells
-each edge of those edges alone that it shares topics with.
+Edges and routing brokers exchange much less (tiers.py): an edge forwards nothing, and a routing broker sends each edge
+only information about edges with which it shares topics.
 
-Which brokers are kept and passed on at all is decided in broker_admission.py. Interest of a broker that is not admitted
-yet is requested again when it is.
+broker_admission.py decides which brokers are stored and forwarded at all. Interest of a broker that is not admitted yet
+is requested again when it is.
 """
 
 from collections.abc import Mapping

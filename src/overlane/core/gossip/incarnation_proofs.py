@@ -1,14 +1,13 @@
-"""Incarnation proofs: which incarnation of which broker is proven.
+"""Incarnation proofs: the proven incarnations of brokers.
 
-Any broker may pass on what others have said. A neighbour could therefore announce a later incarnation of another
-broker that does not exist; it would be newer than everything that the broker says itself. Where brokers have
-certificates, each broker signs once that it runs under its incarnation. This proof precedes everything else that the
-broker says in that incarnation. All brokers keep it and pass it on once. A new neighbour lists which incarnations are
-proven to it and is sent the proofs that it lacks.
+Any broker may forward information of others. So a neighbour could announce a later incarnation of another broker that
+does not exist; it would be newer than all information from the broker itself. With certificates, each broker signs its
+incarnation once. This proof is sent before all other information of that incarnation. All brokers store it and forward
+it once. A new neighbour lists the incarnations that are proven to it and gets the missing proofs.
 
-A valid proof invalidates everything said about a later incarnation. After a broker has proved one incarnation, no later
-one is accepted without a proof; what was refused is requested again when the proof comes. Brokers that prove nothing
-are believed as far as their neighbours are.
+A valid proof invalidates all information about a later incarnation. After a broker has proved one incarnation, no later
+one is accepted without a proof; refused information is requested again when the proof arrives. Brokers without proofs
+are trusted as far as their neighbours are.
 
 Signing and verifying is the driver's (`BrokerIdentity`). A verification costs more than reading a message, so the
 number of invalid proofs that are verified per neighbour is limited.

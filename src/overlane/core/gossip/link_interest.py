@@ -1,8 +1,8 @@
-"""What neighbours of the other tier have told of filters, connection by connection.
+"""Filters that neighbours of the other tier have sent, per connection.
 
-A routing broker tells an edge the filters of many brokers, an edge tells a routing broker its own. Each connection
-begins anew: what was told over the one before is *leftover*, and counts until the neighbour has told it again or has
-said that it has told everything (`complete`). So a neighbour that restarts never seems to need less than it does.
+A routing broker sends an edge the filters of many brokers, an edge sends a routing broker its own. Each connection
+starts with an empty set: filters from the previous one are *leftover*, and are used until the neighbour has sent them
+again or has reported that its filters are complete (`complete`). So no filter is missing while a neighbour restarts.
 """
 
 from collections.abc import Iterator

@@ -1,18 +1,19 @@
-"""Routing scope: what a routing broker knows of edges, and what it tells each of them.
+"""Routing scope: the filters that a routing broker receives from edges and sends to each of them.
 
-Every edge tells the filters that it needs and the groups in which it publishes, of the bundles that this broker
-carries. An edge is told the filters of others that can match the groups in which it publishes, and the adverts of those
-edges that it shares a group with, in either direction. Filters are indexed by group: a change costs what it changes and
-whom it concerns, however many edges there are.
+Every edge sends its filters and the groups in which it publishes, of the bundles that this broker carries. An edge
+receives the filters of others that can match the groups in which it publishes, and the adverts of edges with which it
+shares a group, in either direction. Filters are indexed by group: the cost of a change depends on the affected filters
+and edges, not on the number of edges.
 
-`ScopeComplete` tells an edge that nothing is missing: everything has been told of a bundle, and every edge that this
-broker is linked with by configuration has told all of its own filters of it (the bundle is *gathered*). An edge that is
-away is waited for up to GATHER_MAX; one that is away and needs nothing here as far as is known, up to
-GATHER_UNKNOWN_MAX: edges do not dial routing brokers of which they need nothing. An edge that takes its word for a
-bundle back has heard that another broker carries it now, and tells that one: the bundle is not gathered any more, until
-this broker hears of the move as well.
+`ScopeComplete` reports to an edge that the filters of a bundle are complete: all have been sent, and every edge that
+this broker is linked with by configuration has sent all of its own filters (the bundle is *gathered*). This broker
+waits for a disconnected edge up to GATHER_MAX; for one without known filters here up to GATHER_UNKNOWN_MAX, since edges
+do not connect to routing brokers that they do not need. An edge that withdraws its filters of a bundle knows that
+another broker carries it now, and sends them there: the bundle is no longer gathered, until this broker is informed of
+the move as well.
 
-Bundles for which this broker stands by are treated like those that it carries: when it carries them, all is known.
+Bundles for which this broker is the standby are treated like those that it carries, so that it has all filters when it
+takes over.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

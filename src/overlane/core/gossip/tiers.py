@@ -1,9 +1,9 @@
-"""Tiers: what gossip becomes between edges and routing brokers.
+"""Tiers: gossip between edges and routing brokers.
 
-A greeting names the tier of a broker. Brokers of different tiers tell each other only what concerns both: interest by
-edge_scope.py and routing_scope.py, and links here. A routing broker tells each edge its links with that edge and with
-those that it shares topics with, and the adverts of these. An edge speaks for itself alone; over a direct link
-(routing/direct_links.py) it tells another edge its own links and nothing else.
+The handshake contains the tier of a broker. Brokers of different tiers exchange only common information: interest by
+edge_scope.py and routing_scope.py, and links here. A routing broker sends each edge its links with that edge and with
+edges that share topics with it, and the adverts of these. An edge sends only its own information; over a direct link
+(routing/direct_links.py) only its own links.
 """
 
 from collections.abc import Callable, Iterable, Mapping

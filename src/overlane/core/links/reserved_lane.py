@@ -1,10 +1,10 @@
-"""The reserved lane of a link queue: flows that have a reservation on the link are served first, each its rate.
+"""The reserved lane of a link queue: flows with a reservation on the link are served first, each with its rate.
 
-A flow has a token bucket: a parcel that finds enough tokens joins the lane, another one is treated like every parcel
-without a reservation. In the lane the order is that of a virtual clock: each parcel has the time at which it would have
-left if its flow had a link of its own of the reserved rate, and the earliest goes next. As the rates of all flows
-together are less than that of the link, and nothing goes before the lane, a parcel of a flow that keeps to its profile
-leaves at most one foreign fragment later than that (RFC 2212: C is its size, D the time of a fragment under way).
+A flow has a token bucket: a parcel with enough tokens joins the lane, any other is treated like parcels without a
+reservation. The order in the lane is that of a virtual clock: each parcel has the time at which it would leave a
+separate link with the reserved rate, and the earliest is sent next. The rates of all flows together are less than that
+of the link, and the lane has precedence; so a parcel of a flow within its profile leaves at most one foreign fragment
+later than that (RFC 2212: C is its size, D the time of a fragment being sent).
 
 Flows that share a reservation share a bucket. Nothing here reads a clock.
 """

@@ -1,9 +1,8 @@
-"""What is wrong with a packet, in the words of MQTT 5: a reason code and a sentence.
+"""Errors in a packet, in the terms of MQTT 5: a reason code and a sentence.
 
-The specification (section 4.13) tells two kinds of wrong apart. A malformed packet cannot be parsed as it says. A
-protocol error is a packet that can be parsed but says what must not be said, such as the same property twice. A few
-mistakes have reason codes of their own. Version 3.1.1 has no words for any of it: there the connection just ends, and
-the reason is for the log.
+The specification (section 4.13) distinguishes two kinds of errors. A malformed packet cannot be parsed. A protocol
+error is a packet that can be parsed but has invalid contents, such as the same property twice. A few errors have
+separate reason codes. Version 3.1.1 has no reason codes: there the connection is closed, and the reason is only logged.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """One session with a coordination service, used by several parts of a process.
 
-A part asks and is answered as if it had a session of its own. All parts hear of the connection and of watches, in the
-order in which they came; each hears answers to its own questions alone. A part that comes while there is a connection
-hears `Connected` at once: it need not wait for a connection and a session to be made.
+Each part uses it like a separate session. All parts get events of the connection and of watches, in order; each gets
+only the answers to its own requests. A part that is added while there is a connection gets `Connected` at once: it need
+not wait for a connection and a session.
 
 The session ends with the process. Ephemeral nodes of a part that is closed stay until then, or until another part
 replaces them.

@@ -10,6 +10,7 @@ import os
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Coroutine
 
+from overlane.child_processes import wait_or_kill
 from overlane.node.recovery.hosted import Hosted
 
 DEPOSED = os.EX_TEMPFAIL
@@ -89,9 +90,4 @@ class Children:
             return
         assert process.stdin is not None
         process.stdin.close()
-        try:
-            async with asyncio.timeout(GRACE_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        await wait_or_kill(process, GRACE_S)

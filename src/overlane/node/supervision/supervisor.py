@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from overlane.child_processes import wait_or_kill
 from overlane.errors import OverlaneError, Unavailable
 
 READY, LINKED, WAITING = "ready", "linked", "waiting"
@@ -312,12 +313,7 @@ class Supervisor:
         if process is None or process.returncode is not None:
             return
         process.terminate()
-        try:
-            async with asyncio.timeout(GRACE_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        await wait_or_kill(process, GRACE_S)
 
 
 async def _started(command: list[str]) -> Process:

@@ -1,4 +1,4 @@
-"""Cluster names: topics and filters that begin with `$`, by which brokers exchange more than messages of clients.
+"""Cluster names: topics and filters that begin with `$`, with which brokers exchange more than messages of clients.
 
     $retained/TOPIC                   a retained message, for every broker; each needs `$retained/#`
     $share/GROUP/BROKER/TAG/FILTER    BROKER has members of this shared subscription

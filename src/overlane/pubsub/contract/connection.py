@@ -1,14 +1,14 @@
-"""A client's network connection, for any protocol: what turns and the client link need of it.
+"""A client's network connection, for any protocol: the fields and methods that turns and the client link use.
 
-It is a consumer and a publisher to the rest of the broker (`pubsub.consumer`). A protocol has a subclass that takes
-messages (`take`), says goodbye (`end`), and keeps what has come and was not looked at yet.
+It is a consumer and a publisher to the rest of the broker (`pubsub.consumer`). A protocol has a subclass that accepts
+messages (`take`), ends the connection (`end`), and keeps received bytes that are not processed yet.
 
 Bytes to be sent are collected in `out` during a turn and taken by the driver at its end; `waits` says that they must
 not leave before this turn's records are durable. What leaves a connection leaves in order.
 
-`unsent_bytes` is how much of what was handed over still lies in the driver's buffer. The driver keeps it up to date; by
-it a client that does not read is noticed. It also keeps `acks_held`, of acknowledgements that wait for the disk: by
-them a client is noticed that publishes more than it may without having been answered.
+`unsent_bytes` is the number of bytes in the driver's buffer. The driver keeps it up to date; it shows clients that do
+not read. The driver also keeps `acks_held`, the number of acknowledgements that wait for the disk: it shows clients
+that publish more than allowed without acknowledgement.
 """
 
 from collections.abc import Hashable, Sequence

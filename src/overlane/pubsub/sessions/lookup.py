@@ -1,4 +1,4 @@
-"""Session lookup: which broker of a domain has, or gets, the session of a client that connects. Pure.
+"""Session lookup: finds the broker of a domain that has, or creates, the session of a connecting client. Pure.
 
     begin -- Ask to every peer --> searching -- all have answered, or LOOKUP_WITHIN --> Found, once
     Found here -- opening: peers that ask are told so -- `settle` --> over
@@ -6,22 +6,22 @@
 
 A client identifier has one session in a domain:
 
-  - A session that is kept is found at the broker that has it. If there are several, as after a partition, the one that
-    a client claimed last counts (of two at the same time that of the lesser name), and the others are discarded.
-  - Clean start ends the sessions of all peers that are linked, with their connections; the new one is made here. So it
-    is where the session elsewhere ends with its connection.
-  - If clients connect to several brokers at once and nobody has a session, the broker with the least name makes it, and
-    the others find it there: whoever is asked by a lesser name while it searches itself notes that one as opening.
-    One that has decided to make the session says so to every name.
-  - A client that is passed on to the broker where its session was found is searched for again there, if the session has
-    ended meanwhile; it is not passed on twice.
-  - A peer that is not linked is asked as soon as it is, if it is registered. If it has not answered in time and no
-    session was found, the client is turned away: its session may be there. Peers that are not registered are away, and
-    not waited for.
-  - A broker that has just gone on (`Domain.continued_until_ns`) resumes a session that it keeps without waiting for
-    peers that are not linked yet. Where several brokers of a domain fail at once, each would wait for the last one.
+  - A persistent session is found at the broker that has it. If there are several, for example after a partition, the
+    one that a client claimed last is used (of two at the same time the one whose broker's name is first in alphabetical
+    order), and the others are discarded.
+  - Clean start ends the sessions at all linked peers, with their connections; the new one is created here. The same
+    applies if the session at the other broker ends with its connection.
+  - If clients connect to several brokers at once and no broker has a session, the broker whose name is first in
+    alphabetical order creates it, and the others find it there: a searching broker that is asked by one with an earlier
+    name treats that one as opening. A broker that has decided to create the session answers so to every broker.
+  - If the session of a forwarded client has ended meanwhile, the other broker searches for it again; a client is not
+    forwarded twice.
+  - A registered peer without a link is asked as soon as it is linked. If it has not answered in time and no session was
+    found, the client is refused, since its session may be there. Peers that are not registered are not waited for.
+  - A broker that was just taken over (`Domain.continued_until_ns`) resumes its own sessions without waiting for peers
+    that are not linked yet. Otherwise, if several brokers of a domain fail at once, each would wait for the last one.
 
-Links deliver in order or go down, so an answer can be missing, but not overtaken.
+Links deliver in order or go down, so an answer can be missing, but not reordered.
 """
 
 from collections.abc import Callable, Hashable

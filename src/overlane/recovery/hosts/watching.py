@@ -1,4 +1,4 @@
-"""Watching: whether another broker's process has ended, or is silent. One watcher for each that is watched.
+"""Failure detection: whether another broker's process has ended, or is silent. One watcher for each monitored broker.
 
     alive    --nothing heard for `suspect`-->  asking       it is probed, by us and by neighbours, all at once
     asking   --a neighbour reaches it-->  alive             our own link is broken: asked again later
@@ -6,14 +6,14 @@
     any      --connection closed, and another refused-->  dead
     any      --a frame-->  alive
 
-Every frame is a sign of life. Neighbours are asked before the silence is over, so that their answers cost no time; all
-at once, so that those who have failed together with the broker cost none either. A watcher that was itself late (its
-loop was busy, or the process was stopped) has not listened: the time by which it was late is added to what it allows.
+Every frame counts as a heartbeat. Neighbours are asked before `silence` is over, so that their answers cost no time,
+and all at once, so that neighbours that have failed together with the broker cost no time either. If the watcher itself
+was late (its loop was busy, or the process was stopped), this delay is added to its limits.
 
-Only an answer that a neighbour reaches the broker counts. A watcher whom nobody answers may be cut off itself, and need
-not find out: whoever continues a broker needs a compare-and-set in the coordination service, and one that is cut off
-does not get it. Where only hosts do not reach each other, the primary drops the mirror before this one's silence is
-over (`lease`), and the report is void. A false alarm costs a handover, never a message.
+Only a positive answer counts: that a neighbour reaches the broker. A watcher without any answer may be disconnected
+itself, and need not find out: a takeover needs a compare-and-set in the coordination service, which fails without a
+connection. If only the hosts do not reach each other, the primary drops the mirror before `silence` is over (`lease`),
+and the report has no effect. A false alarm causes a handover, but never the loss of a message.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,12 @@
-"""Route quality: loss and resiliency of routes whose class asks for them, and routes that reach what is asked for.
+"""Route quality: loss and resiliency of routes whose class requires them, and routes that meet these requirements.
 
-A route is planned for its deadline first (route_plan.py). Where that plan, or the present route, has the loss and the
-resiliency that the class asks for, it stays. Otherwise paths are chosen for both (`planning/constrained.py`): one where
-the class travels on a single path, else as many as it may have. Flooding uses every link that can be in time already:
-it is judged, and nothing is added.
+A route is planned for its deadline first (route_plan.py). If that plan, or the present route, has the required loss and
+resiliency, it is used. Otherwise paths are chosen for both (`planning/constrained.py`): one path if the class uses a
+single path, otherwise as many as allowed. Flooding already uses every link that can be in time: it is checked, and
+nothing is added.
 
-Links claim their loss as they measure it, and how often they fail; both ends count. What a route does not reach is told
-destination by destination.
+Links advertise their measured loss and their failure probability; both ends count. Violations are reported per
+destination.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

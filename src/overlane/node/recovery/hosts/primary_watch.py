@@ -1,16 +1,16 @@
-"""A mirror's watch over its primary: it dials it, and tells when it is lost.
+"""A mirror's failure detection: it connects to its primary, and reports when the primary is lost.
 
     refused     a connection that was there is closed, and the same address refuses another: the process has ended.
                 Told at once, and again with every refusal.
     silent      nothing heard for `silence`, and no neighbour reaches it (`recovery.hosts.watching`): told, repeatedly.
 
-With it goes how long better candidates get first (`recovery.hosts.succession`).
+The report contains the time for which better candidates have precedence (`recovery.hosts.succession`).
 
-A connection that may be dead is given up and dialled again: when the primary is silent, and when one of the two has
-another address, of which no connection learns.
+A connection that may be dead is closed and opened again: when the primary is silent, and when one of the two has
+changed its address, which existing connections do not show.
 
-A primary that this process has never heard may be about to start, as all others on a machine that was switched on: it
-gets `START_GRACE_S`. The lag of the own loop is added to the silence that is allowed.
+A primary from which this process has received nothing may just be starting, like all processes after a power cut: it
+gets `START_GRACE_S`. The lag of this process's event loop is added to the allowed silence.
 """
 
 import asyncio
