@@ -9,7 +9,7 @@ Inputs are bytes, events and the time; outputs are bytes, effects and the next d
     for each peer in broker.ready(): send what broker.pull(peer, room, now) gives, while the link takes it
     call broker.handle(Tick(), t) at t = broker.next_deadline()
 
-It combines frame dispatch (input from neighbours), drafts and source (messages published here), sink (messages delivered
+It combines frame dispatch (input from neighbours), drafts and source (messages published here), sink (deliveries
 here), forwarding (other parcels), gossip (link state, interest), routes and signalling (links of parcels), route
 demands, the role in a tier, upkeep (work at the end of a turn), views (for people), and one neighbour per link.
 """

@@ -10,15 +10,14 @@ its clients, not with the number of brokers.
 
     group:  unused -- first message --> waiting -- carrier says complete --> ready -- idle for minutes --> unused
 
-While a group waits, its messages wait at the source (`flows/held_messages.py`). A ready group stays ready when its bundle
+Messages of a waiting group wait at the source (`flows/held_messages.py`). A ready group stays ready when its bundle
 moves or its carrier is lost: other edges' filters are kept until newer ones are complete.
 
 **Standbys.** A bundle may have a second routing broker that carries it next. It exchanges the same filters as the
 carrier: when the carrier fails, messages use its known paths at once, and it answers for new groups.
 
 **Make before break.** A filter that its bundle's carrier does not list is *doubtful* but still used. It is dropped when
-that carrier's information, with the filters of the broker that had it, is complete; or after a day. So neither a move
-of a bundle nor a failed routing broker hides filters that are still in use.
+that carrier's filters, with those of the broker that had it, are complete; or after a day. So no filter in use is lost.
 """
 
 from collections.abc import Callable, Iterable, Mapping
