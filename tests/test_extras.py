@@ -76,6 +76,7 @@ def test_a_broker_that_is_told_to_record_does_not_start_without_the_extra(
         ("plan channels x.toml", "numpy", "planning"),
         ("pipeline run --lake lake --out out", "pyspark", "pipeline"),
         ("testbed x.toml", "pyarrow", "telemetry"),
+        ("monitor x.toml --telemetry lake", "pyarrow", "telemetry"),
         ("pipeline sample out", "numpy", "planning"),
     ],
 )
