@@ -1,6 +1,7 @@
 """How commands start: what they import, and what the list of commands says without importing them."""
 
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -172,3 +173,30 @@ def test_a_group_without_a_command_shows_its_help_with_status_2() -> None:
     shown = CliRunner().invoke(app, ["plan"])
     assert shown.exit_code == 2
     assert "Usage: " in shown.output
+
+
+# Completion
+
+
+def completed(line: str, home: Path) -> list[str]:
+    """What bash is told that the last word may become."""
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1), "_OVERLANE_COMPLETE": "complete_bash"}
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], **words}
+    overlane = str(Path(sys.executable).with_name("overlane"))
+    return subprocess.run([overlane], env=environment, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_completion_is_installed_for_the_shell_and_completes_commands_and_options(tmp_path: Path) -> None:
+    overlane = str(Path(sys.executable).with_name("overlane"))
+    environment = {"HOME": str(tmp_path), "SHELL": "/bin/bash", "PATH": os.environ["PATH"]}
+    command = ["bash", "-c", f"{overlane} --install-completion; true"]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert "completion installed" in told
+    assert "overlane.sh" in (tmp_path / ".bashrc").read_text()
+    script = tmp_path / ".bash_completions" / "overlane.sh"
+    sourced = subprocess.run(
+        ["bash", "-c", f". {script} && complete -p overlane"], capture_output=True, text=True, check=True
+    )
+    assert "overlane" in sourced.stdout
+    assert completed("overlane sta", tmp_path) == ["status"]
+    assert completed("overlane status --w", tmp_path) == ["--watch", "--wide"]
