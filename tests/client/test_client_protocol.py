@@ -279,6 +279,18 @@ def test_no_matching_subscribers_is_no_refusal() -> None:
     assert talk.say(answer) == [PublicationAccepted(sending)]
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_the_broker_says_about_a_message_that_it_accepts_is_kept(qos: int) -> None:
+    talk = connected()
+    sending, _ = talk.protocol.publish(publication("a", b"x", qos), talk.now)
+    told = "a may not leave for denver"
+    if qos == 1:
+        answers: list[mqtt5.Packet] = [mqtt5.PubAckPacket(1, reason_str=told)]
+    else:
+        answers = [mqtt5.PubRecPacket(1, reason_str=told), mqtt5.PubCompPacket(1)]
+    assert talk.say(*answers) == [PublicationAccepted(sending, told)]
+
+
 def test_no_more_is_in_flight_than_the_broker_allows_and_the_order_is_kept() -> None:
     talk = connected(answer=mqtt5.ConnAckPacket(receive_max=2))
     for number in range(4):

@@ -43,6 +43,8 @@ from overlane.client.protocol import (
 from overlane.core.units import Nanos
 
 log = logging.getLogger("overlane.client")
+TOLD_MAX = 100
+"""Different remarks of brokers on accepted messages that are logged, each once."""
 
 
 class Engine:
@@ -57,6 +59,7 @@ class Engine:
         self.driver = Driver(self._protocol, self._handle)
         self.driver.wants_reading = self._keeps_up
         self._publishing: dict[Sending, asyncio.Future[None]] = {}
+        self._told: set[str] = set()
         self._granting: dict[int, asyncio.Future[None]] = {}
         self._leaving: dict[int, asyncio.Future[None]] = {}
         self._changes: list[asyncio.Future[None]] = []
@@ -247,7 +250,10 @@ class Engine:
                     arrival = arrival or moment()
                     event.arrived(arrival)
                     self.inboxes.deliver(event)
-                case PublicationAccepted(sending):
+                case PublicationAccepted(sending, words):
+                    if words and words not in self._told and len(self._told) < TOLD_MAX:
+                        self._told.add(words)
+                        log.warning("the broker: %s", words)
                     _succeed(self._publishing.pop(sending, None))
                 case PublicationRejected(sending, code, words):
                     topic = sending.publication.topic_utf8.decode()

@@ -16,6 +16,8 @@ class Sending:
     """The broker has it (PUBREC)."""
     cancelled: bool = False
     """Nobody waits for it any more."""
+    words: str = ""
+    """What the broker said of it in PUBREC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,10 @@ class ConnectionFailed:
 
 @dataclass(frozen=True, slots=True)
 class PublicationAccepted:
-    """The broker acknowledged a publication of QoS 1 or 2."""
+    """The broker acknowledged a publication of QoS 1 or 2. `words`: what it says about it, such as who gets nothing."""
 
     sending: Sending
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)

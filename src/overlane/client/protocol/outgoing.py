@@ -136,6 +136,7 @@ class Outgoing:
             case mqtt5.PubRecPacket() if code < FAILURE:
                 if sending is not None:
                     sending.released = True
+                    sending.words = packet.reason_str or ""
                 self._out.append(ack(5, PUBREL, packet_id, 0 if sending is not None else PACKET_ID_NOT_FOUND))
             case mqtt5.PubCompPacket() if packet_id in self._freeing:
                 self._freeing.discard(packet_id)
@@ -149,8 +150,10 @@ class Outgoing:
                 self._credit = min(self._credit + 1, self._limits.receive_max)
                 if code >= FAILURE and not sending.released:
                     yield PublicationRejected(sending, code, packet.reason_str or "")
+                elif isinstance(packet, mqtt5.PubAckPacket):
+                    yield PublicationAccepted(sending, packet.reason_str or "")
                 else:
-                    yield PublicationAccepted(sending)
+                    yield PublicationAccepted(sending, sending.words)
 
     def _send(self, sending: Sending, now: Nanos) -> list[Event]:
         publication = sending.publication
