@@ -1,9 +1,9 @@
 """Leading: the leader reads the reports, decides (`leader`), and writes what it has decided. Pure.
 
-Reports are read by the leader, and by the few that stand by to take its place: who has to read them first decides
-later, while the topics of a lost broker wait. Everything that a leader writes goes in one transaction with a check of
-`/epoch`, whose version changes with the leader: of two that both believe to lead, the former can write nothing any
-more. After a write it decides again only when it has read what it wrote.
+The leader and its few standbys read the reports: a new leader that first had to read them would decide later, while the
+topics of a lost broker wait. Every write of a leader is one transaction with a check of `/epoch`, whose version changes
+with the leader: so a former leader cannot write any more. After a write it decides again only when it has read what it
+wrote.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
-"""A broker's part in the coordination: it registers itself, knows the others, and votes for a leader. Pure.
+"""A broker's part in the coordination: its registration, the other members, and the election of a leader. Pure.
 
-Events of the service go in; requests and notices come out. Whatever happens to the service, what was known stays known:
-a broker that has lost ZooKeeper goes on with the members and assignments of before.
+Inputs are events of the service; outputs are requests and notices. Known data is kept if the service fails: a broker
+without ZooKeeper continues with the last members and assignments.
 
   - One ephemeral node tells that the broker is there (`registration`). It knows those that concern it: an edge the
     routing brokers, the edges of its domain, and others that it asks for by name (`know`); others all.

@@ -1,10 +1,10 @@
 """A broker registers itself: one ephemeral node in the folder of its role and domain, one name for one broker. Pure.
 
-The folder is read by those that have to know the broker, so no single node tells whether a name is used. `/names/NAME`
-does: it says where the broker of this name is registered. It is replaced in the same transaction that creates the
-registration, and only in the version that was read, so of two brokers with one name one succeeds.
+Brokers read only some folders, so no single folder shows whether a name is used. `/names/NAME` does: it contains the
+place of the registration. It is replaced in the same transaction that creates the registration, and only in the version
+that was read, so of two brokers with one name one succeeds.
 
-  - If the registration that it names is gone, the name is free: whoever registers takes it over.
+  - If that registration does not exist any more, the name is free for the next registration.
   - If the registration is of an earlier session of the same store, in whatever folder, it is replaced.
   - If the store has copies on several hosts, the later epoch of its replica set takes the name, an earlier one does
     not.

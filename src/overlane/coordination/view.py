@@ -1,12 +1,12 @@
-"""What one broker makes of ZooKeeper's word: its membership and the assignment, steady through restarts and hiccups.
+"""Membership and assignment of one broker from the data in ZooKeeper, stable during restarts and short interruptions.
 
-- A broker whose registration is gone stays a neighbour for half a minute, and a routing broker as long as a bundle is
-  assigned to it: a session may end without its broker. Who has really gone is dialled in vain, which harms nobody.
+- A broker whose registration has ended stays a neighbour for half a minute, and a routing broker as long as a bundle is
+  assigned to it: a session may end without its broker. Connection attempts to a stopped broker do no harm.
 - An edge is linked with the routing brokers that carry its bundles, and with those that would carry them next.
-- A link with a routing broker stays for half a minute after the last bundle that needs it has moved or is not used
-  any more: what is under way arrives.
-- A direct link that another edge has dialled is accepted, and stays for half a minute after it was last up.
-- All of it can be kept (`kept`) and given to the next life of the broker, which then needs no ZooKeeper to start.
+- A link with a routing broker stays for half a minute after the last bundle that needs it has moved or is unused, so
+  that messages in transit arrive.
+- A direct link that another edge has opened is accepted, and stays for half a minute after it was last up.
+- All of it can be stored (`kept`) for the next start of the broker, which then needs no ZooKeeper.
 """
 
 from collections.abc import Mapping, Set

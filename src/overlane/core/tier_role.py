@@ -1,9 +1,9 @@
-"""Tier role: what a broker does besides where it is an edge or a routing broker, and what it begins and ends with that.
+"""Tier role: the additional work of an edge or a routing broker, and its start and end.
 
-An edge knows only what its clients use (`edge_scope`), and holds messages until it is known who needs them; a routing
-broker carries the bundles of topics that it is assigned (`routing_scope`). A broker of neither tier has no scope. The
-role comes with the configuration. It may change while the broker runs: all links are closed then, since neighbours of
-another tier are told other things.
+An edge knows only the topics that its clients use (`edge_scope`), and holds messages until their destinations are
+known; a routing broker carries its assigned bundles of topics (`routing_scope`). A broker of neither tier has no scope.
+The role comes with the configuration. It may change while the broker runs: then all links are closed, since neighbours
+of another tier exchange other information.
 """
 
 from collections.abc import Callable, Sequence, Set

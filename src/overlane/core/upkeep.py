@@ -1,7 +1,7 @@
-"""Upkeep: what a broker does when it is due, and at the end of a turn in which more has happened than parcels passing.
+"""Upkeep: work of a broker that is due, and at the end of a turn with more than forwarded parcels.
 
-Links are tended, held parcels released, receipts made, news of links and interest told, routes reviewed; now and then
-what is idle is forgotten. The order matters: what one step finds out is told by those behind it in the same turn.
+It checks links, releases held parcels, creates receipts, sends changes of links and interest, and reviews routes; from
+time to time it removes idle state. The order matters: later steps send the results of earlier ones in the same turn.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""Recovery: copies of a broker's durable records on other hosts, and which host continues the broker. Pure.
+"""Recovery: copies of a broker's durable records on other hosts, and the choice of the host that takes over. Pure.
 
     replica                  one host's part of one broker: `mirror`, `claim` or `primary`, and the way between them
     replica_set, register    which storages have everything: a znode that only compare-and-set changes

@@ -1,14 +1,14 @@
-"""The claim: from the decision to serve to serving. A mirror that promotes itself, and a primary that has restarted.
+"""The claim: from the decision to become primary until it is primary, for a mirror and for a restarted primary.
 
     asking     compare-and-set to the next epoch, with this storage as primary; no frame is accepted any more (rule 5)
     writing    it has succeeded: the new epoch is written, behind all that was accepted before
     serving    that is on disk
 
-The set of the next epoch is made from the version that is known; whoever else changes the znode first makes it fail.
-While the outcome is unknown the claim goes on: to accept frames again could acknowledge what is not served.
+The set of the next epoch is based on the known version; any earlier change of the znode makes it fail. While the
+outcome is unknown the claim continues: accepting frames again could acknowledge batches that are lost.
 
-Only a confirmed compare-and-set wins. A znode that is read and contains the target may be of a former life of this
-process, which has used the epoch: then the next one is claimed.
+Only a confirmed compare-and-set wins. A znode that contains the target may be from an earlier run of this process,
+which has used the epoch: then the next one is claimed.
 """
 
 from enum import Enum

@@ -10,10 +10,10 @@ It is the content of one znode per broker, changed by compare-and-set only. Whic
     forgotten()            an operator gives all copies up            epoch + 1, and nobody is in sync
     begun(copy)            the home of the broker begins anew         epoch + 1
 
-A promotion leaves the former primary out. It keeps the other mirrors: they have all that was acknowledged.
+A promotion leaves the former primary out. It keeps the other mirrors: they have all acknowledged batches.
 
-A set that is forgotten stays, so that epochs go on: a copy that somebody finds later must not be taken for one of the
-broker that has begun anew.
+A forgotten set stays, so that epochs continue: a copy that reappears later must not count as one of the broker that was
+started again.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Path state: which senders there are, and which tree their messages take (RFC 2205, section 2.3).
+"""Path state: the senders, and the trees of their messages (RFC 2205, section 2.3).
 
-Each entry has come in a Path message from the broker before, with the part of the tree that begins here, or is this
-broker's own sender. It is told to the next brokers of its tree, dies with a PathTear, with the link it came over, or
-when it was not refreshed for its lifetime. Of two trees of one sender the later attempt counts.
+Each entry comes from a Path message of the previous broker, with the part of the tree that begins here, or is this
+broker's own sender. It is sent to the next brokers of its tree, and removed by a PathTear, with its link, or when it
+was not refreshed for its lifetime. Of two trees of one sender the later attempt counts.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""How reservation messages change a broker's state, and what it tells its neighbours and subscribers (RFC 2209, 2.2).
+"""Reservation messages: changes of a broker's state, and messages to neighbours and subscribers (RFC 2209, 2.2).
 
-After every change of a session, what is asked upstream is compared with what was asked before: only the difference is
-sent. Then requests that everything upstream has confirmed are confirmed themselves, downstream or to subscribers.
+After every change of a session, the upstream requests are compared with the previous ones: only the difference is sent.
+Then requests whose upstream requests are all confirmed are confirmed themselves, downstream or to subscribers.
 """
 
 from overlane.planning.problem import NoSolution

@@ -1,12 +1,12 @@
-"""Reservation state: what the next brokers ask for, what is set aside for them, and what is asked upstream (RFC 2209).
+"""Reservation state: requests of the next brokers, reserved rates, and requests to upstream brokers (RFC 2209).
 
 A request comes from a next hop, a neighbour or this broker's own subscribers, for some senders of a session. It is
-admitted by the ledger of the link to that neighbour, or refused with what it had before left in place. Upstream goes
-what all admitted requests need of a sender, merged; requests of different styles are not merged but refused.
+admitted by the ledger of the link to that neighbour, or refused without changing its earlier reservation. The admitted
+requests for a sender are merged and sent upstream; requests of different styles are not merged but refused.
 
-A request is confirmed when everything upstream of it is: so a confirmation that reaches a subscriber says that every
-link of the path has set aside its rate. A request that was refused upstream is blockaded: it counts upstream only as
-what was confirmed of it before, so that it does not keep smaller ones from being admitted.
+A request is confirmed when all upstream requests are: so a confirmation at a subscriber means that every link of the
+path has reserved its rate. A request that was refused upstream is blockaded: upstream it counts only with its earlier
+confirmed rate, so that it does not prevent the admission of smaller ones.
 """
 
 from collections.abc import Iterator

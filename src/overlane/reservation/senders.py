@@ -1,7 +1,7 @@
-"""The senders of this broker: the trees of what is advertised here, and another path where one is refused.
+"""The senders of this broker: the trees of advertisements here, and other paths after a refusal.
 
-A leaf whose reservation was refused at a link tells so (PathErr), and the sender attaches it over links that have not
-refused it, as RFC 4920 does for tunnels. When there is no such path left it goes back to the best one, marked as the
+A leaf whose reservation was refused at a link reports this (PathErr), and the sender attaches it over links that have
+not refused it, as in RFC 4920 for tunnels. If there is no such path left it uses the best one again, marked as the
 last, so that the leaf does not wait for more. A link that refused a leaf or failed is avoided for a while only.
 """
 

@@ -1,10 +1,10 @@
-"""The process that makes files of journals: `python -m overlane.telemetry.publisher`, started by a broker.
+"""The process that converts journals to files: `python -m overlane.telemetry.publisher`, started by a broker.
 
 For each journal: lock it, read it, write its file under a hidden name, give the file its name, remove the journal. If
-this is cut off anywhere, the journal is still there, and doing it again makes the same file.
+this is interrupted anywhere, the journal still exists, and repeating it creates the same file.
 
-It ends with the broker, whatever it is doing: whoever removes or moves a directory after its broker has ended finds
-nobody who still writes there. What was not done is done at the broker's next start.
+It is killed together with the broker: so after the end of a broker no process writes into its directories. Remaining
+journals are converted at the broker's next start.
 """
 
 import ctypes

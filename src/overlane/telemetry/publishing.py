@@ -1,11 +1,11 @@
-"""Publishing: journals become files of the lake, in a process of its own.
+"""Publishing: journals are converted to files of the lake, in a separate process.
 
 Arrow takes as much memory as the rest of a broker, and is needed for a moment every few minutes. So brokers do not load
-it: they hand a `Job` to a child process, which answers with what it has `Published`, as lines of JSON over pipes. The
-child ends when no further job comes for a while, and with the thread of the broker that hands jobs to it.
+it: they send a `Job` to a child process, which answers with `Published`, as lines of JSON over pipes. The child exits
+when there is no job for a while, and with the thread of the broker that sends jobs.
 
-Broker and child may be killed at any moment. A journal is removed only after its file has its name, and it always
-becomes the file of that name: what was not answered is simply asked for again.
+Broker and child may be killed at any moment. A journal is removed only after its file has its final name, and it always
+becomes the file of that name: unanswered jobs are simply sent again.
 """
 
 import os

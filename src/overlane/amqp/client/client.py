@@ -3,10 +3,10 @@
     SASL -> open -> begin -> receivers attached: `Ready`
 
 One session. A receiver for each source; senders are in `sending.py`. A receiver has credit for `CREDIT` messages that
-are not settled, so what comes in is bounded.
+are not settled, so the input is bounded.
 
-Whatever the peer does wrong, and the end of the connection, a receiver or the session, is raised as an AmqpError: the
-driver closes, and what was not settled is delivered again by whoever has it.
+Errors of the peer, and the end of the connection, a receiver or the session, are raised as an AmqpError: the driver
+closes, and unsettled messages are delivered again by their broker.
 """
 
 from collections.abc import Sequence

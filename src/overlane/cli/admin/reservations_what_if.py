@@ -1,7 +1,8 @@
-"""`overlane reservations --what-if`: who would be admitted beside what the links of running brokers have promised.
+"""`overlane reservations --what-if`: requests that would be admitted in addition to the reservations of running
+brokers.
 
-The brokers tell the rate that is left on each link and what is advertised; the requests of the file are then made in
-virtual time, as `overlane plan admit` does. Nothing changes in the running brokers.
+The brokers report the remaining rate of each link and the advertisements; the requests of the file are then simulated,
+as in `overlane plan admit`. The running brokers do not change.
 """
 
 from pathlib import Path

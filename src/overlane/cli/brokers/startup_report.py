@@ -1,7 +1,7 @@
-"""What `overlane up` says while it starts and stops: what it waits for, and that it stops.
+"""Messages of `overlane up` while it starts and stops.
 
-Nothing is said of a start that takes no longer than a user expects. After that, it says every few seconds what is still
-missing. The first SIGTERM or Ctrl-C stops everything in order; another one ends at once what has not ended yet.
+A fast start prints nothing. After some seconds, the missing brokers and links are printed every few seconds. The first
+SIGTERM or Ctrl-C stops all brokers in order; another one kills the remaining ones at once.
 """
 
 import asyncio

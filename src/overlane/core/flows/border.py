@@ -1,7 +1,7 @@
-"""The border on entry: messages of other brokers that the rules of this one do not let in, counted and told.
+"""The border on entry: messages of other brokers that the rules of this one refuse.
 
-Each is counted. What operators are told comes once in a while, by origin, with one topic as an example: a border that
-is closed for good would otherwise fill their log.
+Each is counted. Operators get a report from time to time, by origin, with one topic as an example: otherwise a closed
+border would fill their log.
 """
 
 from dataclasses import dataclass, field

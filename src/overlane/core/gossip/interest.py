@@ -1,15 +1,15 @@
-"""Interest: which topic filters other brokers need.
+"""Interest: the topic filters of other brokers.
 
-Brokers send each other only changes of what they need (local_interest.py), with sequence numbers; who misses one
-requests the complete set. The interest of a broker outlasts its presence: reliable
-messages are kept for it while it is away. Only `forget` (it left for good) or a new set of its own ends it.
+Brokers send each other only changes of their filters (local_interest.py), with sequence numbers; a broker that misses
+one requests the complete set. The interest of a disconnected broker is kept: reliable messages wait for it. Only
+`forget` (it left permanently) or a new set of its own ends it.
 
-A change costs what it changes, however many filters there are. A complete set that is too large for one message comes
-in parts, on request only (interest_transfer.py). Each part takes effect as it comes: its filters are needed at once,
-and those that the set no longer contains are removed at its end. Until then the set is incomplete: it is not passed on,
-and is requested again if the neighbour that sends it is lost. Only that neighbour is listened to meanwhile; otherwise a
-later part could undo a change that came from another one. What another one told in vain is requested afterwards, if it
-was later than what is known then. Filters beyond the limits are refused and counted.
+The cost of a change does not depend on the number of filters. A complete set that is too large for one message is sent
+in parts, on request only (interest_transfer.py). Each part takes effect on arrival: its filters are used at once, and
+those that the set no longer contains are removed at its end. Until then the set is incomplete: it is not forwarded, and
+is requested again if the neighbour that sends it is lost. Changes from other neighbours are ignored meanwhile;
+otherwise a later part could undo them. An ignored change is requested afterwards, if it is later than the known state.
+Filters beyond the limits are refused and counted.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,22 +1,22 @@
-"""Link queue: what waits for the link to one neighbour, in which order it is sent, and what is dropped when it is full.
+"""Link queue: items that wait for the link to one neighbour, their order, and the items dropped when it is full.
 
 Items with a deadline are served first, in the order of the queue's policy (scheduling.py). A droppable item that can no
-longer be in time is not sent: `pull` hands it back beside the next one. Reliable items that are late (`edf-shed` only;
-the other policies keep them in their order) and items without a deadline wait in two lanes behind, first in, first out.
-Each lane gets a fixed share of the bytes while something waits in it, so that its delay is bounded by what is ahead of
-it in the lane, not by what arrives with a deadline.
+longer be in time is not sent: `pull` returns it together with the next one. Reliable items that are late (`edf-shed`
+only; the other policies keep them in their order) and items without a deadline wait in two lanes behind, first in,
+first out. Each lane gets a fixed share of the bytes while items wait in it, so that its delay depends on the items
+ahead in the lane, not on arriving items with a deadline.
 
 The bytes that wait are bounded. To make room, items are dropped in this order: droppable ones that have expired, those
 that the policy does not expect to be in time, those without a deadline, and those with the latest due time, newest
-first. A droppable newcomer displaces only what is due later than itself, and is handed back if that is not enough.
-Reliable items are never displaced: one that finds no room is handed back, and its sender must wait. Together they never
-hold more than three quarters of the queue; otherwise their backlog would keep out everything urgent.
+first. A new droppable item displaces only items with a later due time, and is returned if that is not sufficient.
+Reliable items are never displaced: without space a new one is returned, and its sender must wait. Together they use at
+most three quarters of the queue; otherwise their backlog would block urgent items.
 
-Parcels of flows with a reservation go before all others, within what is reserved (reserved_lane.py), and take none of
-the room of the others.
+Parcels of flows with a reservation are sent before all others, within the reserved rate (reserved_lane.py), and use no
+space of the others.
 
 An item that is larger than the whole queue counts as a quarter of it: it could never be sent otherwise. A droppable one
-displaces nothing. So the bytes that really wait are bounded by the queue and a few of the largest messages.
+displaces nothing. So the waiting bytes are bounded by the queue and a few of the largest messages.
 
 Nothing here reads a clock: the time is an argument. Equal items are sent in order of arrival.
 """

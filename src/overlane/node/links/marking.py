@@ -1,7 +1,7 @@
-"""Marking: the code point that packets of a link carry, by which the network tells them apart (DSCP, RFC 2474).
+"""Marking: the code point of packets of a link, by which the network distinguishes them (DSCP, RFC 2474).
 
-A connection has one code point. TCP takes packets that others overtook for lost ones, so those of a connection must not
-be told apart by the network (RFC 7657). Datagrams of several links leave by one socket, so that each says its own.
+A connection has one code point. TCP treats reordered packets as lost, so the network must treat packets of a connection
+alike (RFC 7657). Datagrams of several links share one socket, so each has its own code point.
 """
 
 import logging

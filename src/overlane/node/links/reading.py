@@ -1,9 +1,9 @@
-"""When more is read from a neighbour, so that what it sends is passed on, or on disk, before more is taken in.
+"""When the broker reads from a neighbour again, so that its data is forwarded, or on disk, before more is read.
 
-After a read that may not have been all there is, the next one waits for the end of the turn. Where much waits for
-another neighbour, it waits until less does, or for a limited time: sooner where something urgent comes from this one,
-and after no more than a part of the time that has to spare; later where nothing is. A neighbour whose processor was
-busy catches up in it. One behind a slow link must not hold up others, nor the pings.
+After an incomplete read, the next one waits for the end of the turn. If the queue to another neighbour is full, it
+waits until there is space, or for a limited time: shorter if urgent parcels come from this neighbour (at most a part of
+their laxity), longer otherwise. In this time a neighbour with a busy processor catches up. A slow link must not block
+other neighbours or pings.
 
 A neighbour that causes many records is read again when they are on disk, and little at a time: acknowledgements of
 clients wait for the same disk and the same loop. A disk may be slow, or broken: the link must not fail for that.

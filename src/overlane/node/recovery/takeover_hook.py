@@ -1,8 +1,8 @@
-"""The command that a host runs when it has continued a broker (`on_takeover` of [recovery]): to move an address, to
-change a name, to tell somebody.
+"""The command that a host runs after a takeover (`on_takeover` of [recovery]): to move an address, to change a DNS
+name, or to send a notification.
 
-It gets what it needs in its environment, and no more than `WITHIN_S`. It runs beside the broker: the takeover does not
-wait for it, and its failure is logged and changes nothing.
+Its parameters are environment variables, and its time limit is `WITHIN_S`. The takeover does not wait for it; a failure
+is logged and has no other effect.
 
     OVERLANE_BROKER       the broker that is continued            OVERLANE_EPOCH     of its replica set
     OVERLANE_HOST         the host that continues it              OVERLANE_FORMER_HOST   where it ran before

@@ -4,7 +4,7 @@
     inner page  type 05 | .. | cells u16 | .. | last child u32 | where each cell is u16 .. | cell: child u32, row id
     leaf page   type 0D | .. | cells u16 | .. | where each cell is u16 ..                  | cell: length, row id, row
 
-Nothing here believes what it reads: all is checked against the sizes of page and file, and what is wrong is left out.
+All data is checked against the sizes of page and file; invalid data is skipped.
 """
 
 import struct

@@ -1,7 +1,7 @@
-"""What systemd is told: that the broker is ready, and that it gets on (sd_notify(3), `Type=notify`, `WatchdogSec=`).
+"""Notifications to systemd: readiness, and the watchdog (sd_notify(3), `Type=notify`, `WatchdogSec=`).
 
-One datagram per message, to the Unix socket that systemd names in the environment. Elsewhere nothing is named, and
-nothing happens. A broker that no longer gets on sends no more sign of life, and systemd ends and restarts it.
+One datagram per message, to the Unix socket in the environment of systemd; without it nothing is sent. A broker that
+makes no progress sends no more watchdog notifications, and systemd restarts it.
 """
 
 import asyncio

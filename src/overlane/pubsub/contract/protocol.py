@@ -1,9 +1,9 @@
-"""A client protocol at a broker: what turns and client links ask of its server, and what it may ask of the driver.
+"""A client protocol at a broker: the interface of its server to turns and client links, and its requests to the driver.
 
-One broker has one publish/subscribe service (`pubsub.service`), and a server for each protocol that clients speak: a
-pure state machine that makes connections (`pubsub.connection`), takes their bytes, and calls the service. What they
-have to send, the records that it waits for, questions, notices, failures and timers are in the state that all servers
-share: a turn ends for all of them at once.
+One broker has one publish/subscribe service (`pubsub.service`), and a server for each protocol of clients: a pure state
+machine that creates connections (`pubsub.connection`), processes their bytes, and calls the service. Data to send, its
+records, questions, notices, failures and timers are in the state that all servers share: a turn ends for all of them at
+once.
 
 The table of protocols is in `turn.protocols`.
 """

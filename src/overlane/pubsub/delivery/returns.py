@@ -1,7 +1,7 @@
-"""Messages that were given to a consumer, or wait for it, and come back.
+"""Messages that return from a consumer, or from its queue.
 
-A consumer may give a message back, to be given again, or reject it for good. When a session ends, or nobody takes what
-waits for it, messages of shared subscriptions go to other members.
+A consumer may return a message for another delivery, or reject it permanently. When a session ends, or has no consumer,
+its messages of shared subscriptions go to other members.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""Publisher policies: liveliness, ownership and periods of topics that have them, and what is told of them.
+"""Publisher policies: liveliness, ownership and periods of topics, and their reports.
 
-Only topics whose pattern in the network file has `liveliness`, `period` or `ownership` are concerned; their messages
-take no fast path. What changes is published here, for clients of this broker, as JSON:
+Only topics whose pattern in the network file has `liveliness`, `period` or `ownership` are affected; their messages do
+not use the fast path. Changes are published here, for clients of this broker, as JSON:
 
     $overlane/liveliness/TOPIC      retained: a publisher is alive or lost; who is alive, and who owns the topic
     $overlane/period/TOPIC          a publisher has missed its period

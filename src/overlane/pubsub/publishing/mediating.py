@@ -1,9 +1,8 @@
-"""Mediating: rules of mediation on the way of a client's message into the broker, and messages that wait for them.
+"""Mediating: rules of mediation for messages of clients, and messages that wait for rules.
 
-A message goes through the rules before anything else is done with it, so that what is dropped neither reaches anybody
-here nor travels. Its acknowledgement waits for the same records as it always does: those of what the rules have made of
-it, its dead letter if a rule has failed, or the message itself if it has to wait, for the end of an interval or for a
-function.
+The rules are applied before any other processing of a message, so a dropped message reaches neither local subscribers
+nor other brokers. Its acknowledgement waits for the usual records: those of the rules' result, its dead letter if a
+rule has failed, or the message itself if it has to wait, for the end of an interval or for a function.
 
     accept --- passed ----> accepted as if it had come like that
            --- dropped ---> acknowledged, and nothing else
@@ -12,7 +11,8 @@ function.
            --- called ----> waits: until its function has returned, or failed
 
 A message of QoS 1 or 2 that waits is a record, erased in the same turn in which its result is stored: after a crash it
-goes on from there. How many wait is bounded; beyond that publishers are refused, and QoS 0 is dropped.
+continues from there. The number of waiting messages is limited; beyond that publishers are refused, and QoS 0 is
+dropped.
 """
 
 from dataclasses import dataclass

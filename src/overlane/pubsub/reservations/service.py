@@ -1,8 +1,8 @@
-"""Reservations of a broker's clients: advertisements of publishers, requests of subscribers, and what is told of them.
+"""Reservations of a broker's clients: advertisements of publishers, requests of subscribers, and reports about them.
 
-Other brokers announce what they advertise and what they ask for by cluster names (`interest_changed`).
+Other brokers announce their advertisements and requests by cluster names (`interest_changed`).
 
-What changes after a subscription was granted is published for its client alone, at this broker, on
+Changes after a subscription was granted are published only for its client, at this broker, on
 `$overlane/reservations/CLIENT` as a JSON document.
 """
 

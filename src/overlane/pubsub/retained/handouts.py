@@ -4,17 +4,17 @@ If all brokers are plain, each keeps all retained messages. In two tiers a retai
 was published, by edges whose clients need its topic, and by the routing broker that carries its bundle. The routing
 broker sends it to brokers that need it later: an edge with a new filter gets all retained messages for it
 (`$handout/EDGE/TOPIC`). Messages that arrive meanwhile from publishers that may not know this edge yet are forwarded
-too, for a while. A filter that the edge needs again after a time without is a new one, also where the routing broker
-has not heard of that time (`Uplink.renew`). An edge may know earlier than a routing broker that a bundle is assigned to
-that one: a filter that arrived too early is served when the routing broker knows the assignment too.
+too, for a while. A filter that the edge needs again after an interruption is a new one, also if the routing broker does
+not know of the interruption (`Uplink.renew`). An edge may know earlier than a routing broker that a bundle is assigned
+to that one: a filter that arrived too early is served when the routing broker knows the assignment too.
 
 At an edge the first subscription to a filter *awaits* handouts: those that arrive within a minute, and are later than
 what was here, are delivered to it. While a routing broker of its topics is not reached, it awaits them for as long as
-that takes, and a minute more. For sessions that outlive their connection this is a record, so that neither a
-restart nor an offline client loses any. Later subscriptions to the same filter are served from what the edge keeps.
+that takes, and a minute more. For sessions that outlive their connection this is a record, so that neither a restart
+nor an offline client loses any. Later subscriptions to the same filter are served from what the edge keeps.
 
 When a bundle moves, its edges send the retained messages that they keep of it to the new carrier, and the removals that
-they know. An edge that sends an old one gets what is later: it may have been away when that was published.
+they know. An edge that sends an old one gets the later one: it may have been down when that was published.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
-"""Removals: when retained messages were taken away, so that no earlier ones from other brokers come in their place.
+"""Removals: times when retained messages were removed, so that no earlier ones from other brokers replace them.
 
-Another broker, or the routing broker of a topic, may send what it kept before it heard of a removal, also after a
-restart of this broker. So removals are records where there are other brokers. The oldest are forgotten beyond a limit.
+Another broker, or the routing broker of a topic, may send a message that it stored before it was informed of a removal,
+also after a restart of this broker. So with other brokers, removals are records. Beyond a limit the oldest are dropped.
 """
 
 from collections.abc import Callable, Iterator

@@ -3,12 +3,12 @@
     fragment    u32 flags and length | bytes
     flags       MORE: another fragment of this frame follows       CONTINUES: this one is not the first
 
-A frame without flags is whole, and may come between the fragments of another one. Where the rate of the line is known,
-`Waiting` keeps what it does not take yet. A heartbeat passes the batches that wait: it says what it would have said
-before them, that all up to the batch before the first of these was sent. It passes nothing else: to a mirror that gets
-no more parts of a snapshot, a heartbeat means that the rest is lost. Of a snapshot only a few parts wait at a time.
+A frame without flags is whole, and may come between the fragments of another one. If the rate of the line is known,
+`Waiting` keeps frames that it cannot send yet. A heartbeat overtakes waiting batches: its number is lowered to that of
+the batch before the first of these. It overtakes no other frames: if parts of a snapshot are missing, a heartbeat means
+for the mirror that the rest is lost. Of a snapshot only a few parts wait at a time.
 
-Lengths are checked before anything is kept, and room is made for what has arrived, not for what was announced.
+Lengths are checked before data is stored, and memory is allocated for received data, not for announced lengths.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""The mirror: it applies the log of a primary to its storage, and says what is on its disk.
+"""The mirror: it applies the log of a primary to its storage, and reports the batches on its disk.
 
     knows      the epoch that it has promised, its position, a snapshot that is being staged
     changed by frames of a primary, commits of its own disk
@@ -6,8 +6,8 @@
                the storage id; a snapshot of the same epoch never replaces newer content (rule 4)
 
 A frame of a later epoch is promised on disk before it is answered. Batches are applied in their order, without gaps,
-onto content of the same epoch. Content of another epoch is taken over as it is where the primary goes on from exactly
-this position (`Begin`), and is otherwise replaced as a whole by a snapshot, in one transaction.
+onto content of the same epoch. Content of another epoch is kept if the primary continues from exactly this position
+(`Begin`), and is otherwise replaced completely by a snapshot, in one transaction.
 """
 
 from dataclasses import dataclass

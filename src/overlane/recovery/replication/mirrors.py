@@ -1,7 +1,7 @@
-"""What a primary knows of its mirrors: by host whom it talks to, by storage what is on disk there.
+"""The state of a primary's mirrors: connections by host, progress by storage.
 
-Progress is kept by storage id, as acknowledgements tell it. A host whose disk was emptied has another storage, of which
-nothing is known; what the former had is not credited to it.
+Progress is stored by storage id, from acknowledgements. A host with an emptied disk has another storage, without known
+content; the content of the former one does not count for it.
 
     unknown  --Begin-->  acknowledged, or needs a snapshot  --snapshot-->  streaming: gets every batch at once
 """

@@ -1,4 +1,4 @@
-"""The storage of this host: what was given to the disk, and what is on it.
+"""The storage of this host: submitted writes, and writes on disk.
 
     written    after all writes that were returned
     durable    after all writes that the driver has confirmed: what a restart finds

@@ -1,17 +1,16 @@
-"""An MQTT client of 3.1.1 or 5, over any number of connections: what it publishes and gets.
+"""An MQTT client of 3.1.1 or 5, over any number of connections.
 
     offline -- pause --> connecting -- CONNACK --> online -- lost, or it leaves --> offline
 
-What is not acknowledged is sent again on the next connection: PUBLISH with DUP, or PUBREL. Messages of QoS 2 that come
-are taken once for each packet identifier until it is released. The application acknowledges after a moment of its own,
-so that much is under way when something breaks. What the client knows survives everything: it never crashes. A message
-that is refused with a reason (MQTT 5) is given up; where the broker closes the connection instead (3.1.1), it is sent
-again.
+Unacknowledged packets are sent again on the next connection: PUBLISH with DUP, or PUBREL. Received messages of QoS 2
+are accepted once per packet identifier until it is released. The application acknowledges after a short time, so that
+many messages are in transit when a fault occurs. The client never crashes and keeps its state. A message that is
+refused with a reason (MQTT 5) is given up; if the broker closes the connection instead (3.1.1), it is sent again.
 
-It subscribes again on each connection, without asking for retained messages. Where it wants these (`replays`) it asks
-until it is granted, and not again: a subscription that is made anew ends the replay of the one before.
+It subscribes again on each connection, without requesting retained messages. With `replays` it requests them until this
+is granted once: a new subscription would end the replay of the previous one.
 
-With a keep-alive it pings in time. Each connection has a will of its own, if any has.
+With a keep-alive it pings in time. Each connection has a different will, if any.
 """
 
 from collections import deque

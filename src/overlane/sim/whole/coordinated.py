@@ -1,13 +1,12 @@
-"""Whole brokers in two tiers, coordinated as in life: clients, brokers, an ensemble with its weaknesses, and a leader.
+"""Whole brokers in two tiers with real coordination: clients, brokers, an ensemble with its weaknesses, and a leader.
 
-Nobody tells the brokers what is assigned to whom. Each takes part in the coordination (`coordination.participant`),
-makes its links of what it reads (`coordination.view`), and reports which routing brokers it misses; the leader that
-they elect assigns bundles. Brokers, links and clients have the faults of flat overlays. Besides, connections to the
-ensemble are cut, sessions expire, servers die or lag, all of them are away for a while, and routing brokers begin to
-leave and think better of it.
+Each broker takes part in the coordination (`coordination.participant`), derives its links from the data that it reads
+(`coordination.view`), and reports unreachable routing brokers; the elected leader assigns bundles. Brokers, links and
+clients have the faults of flat overlays. In addition, connections to the ensemble are cut, sessions expire, servers
+crash or lag, all of them are down for a while, and routing brokers begin to leave and cancel it.
 
-What must hold is the same, and in addition: leaders write in the order of their epochs, no broker writes what others
-cannot read, and after healing all agree on one leader and on an assignment to brokers that run.
+The same rules apply, and in addition: leaders write in the order of their epochs, no broker writes what others cannot
+read, and after healing all agree on one leader and on an assignment to brokers that run.
 """
 
 from collections.abc import Iterable, Iterator

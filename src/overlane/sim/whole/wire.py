@@ -1,10 +1,10 @@
 """A client's connection to its broker: two streams of bytes that take time, break, and come in pieces.
 
-Both directions keep their order. Bytes that are under way when the connection breaks are gone. Each end learns of a
-break at a time of its own, so that a client may be back before its broker knows that it was gone. To the broker it is
-a `client_link.Pipe`; what comes while the broker does not read waits.
+Both directions keep their order. Bytes in transit when the connection breaks are lost. Each end detects a break at a
+different time, so a client may reconnect before its broker has detected the break. For the broker it is a
+`client_link.Pipe`; bytes that arrive while the broker does not read wait.
 
-A client that falls silent neither sends nor reads, nor learns that the connection has ended, until it wakes up.
+A silent client neither sends nor reads, nor detects the end of the connection, until the silence ends.
 """
 
 from collections import deque

@@ -1,10 +1,10 @@
 """The connection to a Kafka cluster: librdkafka's producer and consumer, and the threads that serve them.
 
-librdkafka connects again by itself and keeps what it was given, for as long as it takes: `message.timeout.ms = 0`. With
-idempotence it sends each record once and in order. What it cannot mend itself (a fatal error) ends this object; the
-side makes a new one, and gives it what was not answered.
+librdkafka reconnects automatically and keeps records without a time limit: `message.timeout.ms = 0`. With idempotence
+it sends each record once and in order. A fatal error ends this object; the side creates a new one, and passes it the
+unanswered records.
 
-Everything that happens is told in the thread of the event loop. Only the reading thread uses the consumer.
+All events are reported in the thread of the event loop. Only the reading thread uses the consumer.
 
     back-pressure   while the other side holds HELD_MAX records or HELD_BYTES_MAX bytes, partitions are paused; the
                     consumer is still polled, so that it stays a member of its group

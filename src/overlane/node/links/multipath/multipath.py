@@ -1,12 +1,12 @@
-"""Links with several paths: which paths are opened, and what is done when addresses of this machine come and go.
+"""Links with several paths: the opened paths, and the reaction to added and removed addresses of this machine.
 
-The end that dialled opens paths from each of its uplinks (`uplinks`) to each address of the neighbour, and moves the
-connection. A link with one path at both ends stays a plain one, at no cost. It gets a second path when the address of
-its connection is gone or has no carrier and the kernel would now send from another one: so a broker that changes its
-network is followed, without a new link.
+The end that opened the connection opens paths from each of its uplinks (`uplinks`) to each address of the neighbour,
+and moves the connection. A link with one path at both ends stays a plain one, at no cost. It gets a second path when
+the address of its connection was removed or has no carrier and the kernel would now send from another one: so the link
+continues when a broker changes its network.
 
-When the kernel reports that an address is gone (`address_watch`), or refuses to send from it, the paths from it are not
-used any more at once, and the neighbours are told over the others.
+When the kernel reports that an address was removed (`address_watch`), or refuses to send from it, its paths are no
+longer used, and the neighbours are notified over the others.
 """
 
 import asyncio

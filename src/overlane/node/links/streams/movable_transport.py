@@ -1,9 +1,9 @@
 """A transport whose stream can continue over another connection, so that nothing is lost, repeated or out of order.
 
-What was written is kept until the neighbour says that it has it (notices of `watched_path`). `freeze` ends the
-connection: nothing more is read from it, and what is written is only kept. `resume` gives a new connection what the
-neighbour does not have. Where more than KEPT_BYTES_MAX is not acknowledged, the oldest is forgotten: if it turns out to
-be missing, the link is lost as without all this, and dialled anew.
+Written data is kept until the neighbour confirms it (notices of `watched_path`). `freeze` ends the connection: nothing
+more is read from it, and written data is only kept. `resume` sends the data that the neighbour does not have over a new
+connection. If more than KEPT_BYTES_MAX is unacknowledged, the oldest data is dropped: if it is needed later, the link
+is closed and opened again, as without this class.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""The directory: what the hosts of one domain tell each other through ZooKeeper, kept up to date; and what this process
-tells. No I/O: events of the service go in, requests come out (`requests`).
+"""The directory: the data that hosts of one domain exchange through ZooKeeper, kept up to date, including that of this
+process. No I/O: inputs are events of the service, outputs are requests (`requests`).
 
-An ephemeral znode of a former session is replaced. What could not be written is tried again.
+An ephemeral znode of a former session is replaced. Failed writes are repeated.
 """
 
 import logging

@@ -1,8 +1,8 @@
-"""Replication between the hosts of one broker: connections by host, whoever dialled them; and questions of neighbours.
+"""Replication between the hosts of one broker: connections by host, and questions of neighbours.
 
-The mirror dials the primary (`primary_watch`), the primary accepts. One connection per host counts, the latest. When
-that of a mirror is closed and no other follows within a moment, its process has ended: that is told, and costs the
-mirror its place in the replica set, never a message.
+The mirror connects to the primary (`primary_watch`). Only the latest connection per host counts. If the connection of a
+mirror is closed without a new one within a short time, its process has ended: this is reported, and the mirror is
+removed from the replica set, without loss of messages.
 """
 
 import asyncio
