@@ -25,7 +25,15 @@ class Far(Alone):
     def carries(self, topic: str) -> bool:
         return not topic.startswith("$")
 
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
+    def publish(
+        self,
+        topic: str,  # noqa: ARG002
+        body: bytes,  # noqa: ARG002
+        flags: int,  # noqa: ARG002
+        qos: QosClass,
+        now: Nanos,  # noqa: ARG002
+        served: tuple[str, ...] = (),  # noqa: ARG002
+    ) -> PublishResult:
         self.classes.append(qos)
         return PublishResult.ACCEPTED
 

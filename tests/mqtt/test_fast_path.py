@@ -333,7 +333,15 @@ class Line(Alone):
     def carries(self, topic: str) -> bool:
         return not topic.startswith("$")
 
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
+    def publish(
+        self,
+        topic: str,
+        body: bytes,
+        flags: int,
+        qos: QosClass,  # noqa: ARG002
+        now: Nanos,  # noqa: ARG002
+        served: tuple[str, ...] = (),  # noqa: ARG002
+    ) -> PublishResult:
         self.carried.append((topic, flags))
         if self.far is not None:
             self.far.deliver(Deliver([(topic, flags, body)], {topic: ("mqtt",)}, "near", 0, NEVER))

@@ -33,7 +33,15 @@ class Recorded(Alone):
     def carries(self, topic: str) -> bool:
         return not topic.startswith("$")
 
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
+    def publish(
+        self,
+        topic: str,
+        body: bytes,  # noqa: ARG002
+        flags: int,  # noqa: ARG002
+        qos: QosClass,  # noqa: ARG002
+        now: Nanos,  # noqa: ARG002
+        served: tuple[str, ...] = (),  # noqa: ARG002
+    ) -> PublishResult:
         self.names.append(topic)
         return PublishResult.ACCEPTED
 

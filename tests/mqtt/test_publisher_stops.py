@@ -40,7 +40,15 @@ class Narrow(Alone):
     def way_of(self, topic: str, qos: QosClass) -> Hashable:  # noqa: ARG002
         return "way"
 
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
+    def publish(
+        self,
+        topic: str,
+        body: bytes,
+        flags: int,
+        qos: QosClass,  # noqa: ARG002
+        now: Nanos,  # noqa: ARG002
+        served: tuple[str, ...] = (),  # noqa: ARG002
+    ) -> PublishResult:
         messages = runs.count(flags, body)
         self.room -= messages
         self.taken.append((topic, messages))

@@ -371,7 +371,15 @@ class Elsewhere(Alone):
     def carries(self, topic: str) -> bool:
         return not topic.startswith("$")
 
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
+    def publish(
+        self,
+        topic: str,
+        body: bytes,
+        flags: int,  # noqa: ARG002
+        qos: QosClass,  # noqa: ARG002
+        now: Nanos,  # noqa: ARG002
+        served: tuple[str, ...] = (),  # noqa: ARG002
+    ) -> PublishResult:
         if self.result is PublishResult.ACCEPTED:
             self.published.append((topic, body))
         return self.result

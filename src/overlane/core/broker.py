@@ -324,11 +324,6 @@ class OverlayBroker:
             return True
         return bool(self.config.qos.of(topic).history or self._source.destinations.of(topic))
 
-    def note_served(self, topic: str, served: tuple[str, ...]) -> None:
-        """Return this with the message that is published on the topic next, if it has to wait (HeldMessageSent)."""
-        if self._role.is_edge:
-            self._drafts.served = topic, served
-
     def carriers(self) -> Mapping[int, str]:
         """Bundles, and the routing brokers that carry them."""
         return self.config.assignment

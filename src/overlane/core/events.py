@@ -354,8 +354,8 @@ class InterestChanged:
 
 
 class HeldMessageSent(NamedTuple):
-    """A message that had to wait until it was known who needs it is sent to those. `served`: what its publisher has
-    noted (`OverlayBroker.note_served`)."""
+    """A message that had to wait until it was known who needs it is sent to those. `served`: as given by its
+    publisher (`Drafts.send`)."""
 
     topic: str
     flags: int

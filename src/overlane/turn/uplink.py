@@ -34,7 +34,7 @@ class CoreUplink:
         self.share_of, self.progress_of = core.fullness_of, core.progress_of
         self.crowding, self.can_reach = core.backpressure, core.can_reach
         self.reserved_interest, self.needs_size = core.reserved_interest, core.needs_size
-        self.note_served, self.needing, self.carriers = core.note_served, core.needing, core.carriers
+        self.needing, self.carriers = core.needing, core.carriers
         self.bundle_of = bundle_of
 
     def take_effects(self) -> list[Effect]:
@@ -86,15 +86,17 @@ class CoreUplink:
         self._withheld.clear()
         self._carried_of = self._core.interest_changes
 
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:
+    def publish(
+        self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos, served: tuple[str, ...] = ()
+    ) -> PublishResult:
         self.is_touched = True
         if qos.reservation > 0:
             # Apart from those that have asked for the reservation, to all others.
             rest = replace(qos, reservation=-qos.reservation)
-            result = self._core.send(topic, body, now, flags, rest)
+            result = self._core.send(topic, body, now, flags, rest, served)
             if result is not PublishResult.ACCEPTED:
                 return result
-        return self._core.send(topic, body, now, flags, qos)
+        return self._core.send(topic, body, now, flags, qos, served)
 
     def destinations(self, topic: str) -> Hashable:
         return self._core.destinations(topic)

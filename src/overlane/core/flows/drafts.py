@@ -11,7 +11,7 @@ from itertools import chain, islice
 
 from overlane.core.bundles import HANDOUT, group_of
 from overlane.core.events import PublishResult
-from overlane.core.flows.held_messages import HeldMessage
+from overlane.core.flows.held_messages import HeldMessage, Served
 from overlane.core.flows.outflow import Outflow
 from overlane.core.flows.sink import Sink
 from overlane.core.flows.source import Source
@@ -48,8 +48,6 @@ class Drafts:
         self._flushed_ns: Nanos = now
         self.scope: EdgeScope | None = None
         """Where this broker is an edge: which messages have to wait."""
-        self.served: tuple[str, tuple[str, ...]] = ("", ())
-        """A topic, and what is noted of the message that is published on it next, as long as that waits."""
         self.open: list[Outflow] = []
         """Flows with a draft."""
         self.published: list[Message] = []
@@ -88,17 +86,18 @@ class Drafts:
         now: Nanos,
         flags: int,
         qos: QosClass,
+        served: Served = (),
         is_released: bool = False,
     ) -> PublishResult:
-        """As `publish`, in a class of its own, by a driver that serves the local subscribers itself. `is_released`: the
-        message has waited."""
+        """As `publish`, in a class of its own, by a driver that serves the local subscribers itself. `served`: returned
+        with the message if it has to wait (HeldMessageSent). `is_released`: the message has waited."""
         chars = len(topic)
         if len(body) > MESSAGE_BYTES_MAX - 4 * chars or (chars > _SHORT_CHARS and not fits(topic, TOPIC_BYTES_MAX)):
             return PublishResult.TOO_LARGE
         flow = self._carried.get((topic, qos))
         if flow is None:
             if self.scope is not None and not is_released and self.waits(topic):
-                return self._hold(topic, body, flags, qos, now)
+                return self._source.hold(topic, body, flags, qos, now, served)
             flow = self._flow_of(topic, qos, now)
             if flow is None:
                 self._source.keep_unsent(topic, body, flags, now)
@@ -162,15 +161,10 @@ class Drafts:
             bool(self.scope.newcomers) and self._source.is_unsent(topic) and self._source.destinations.awaits_map(topic)
         )
 
-    def _hold(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:
-        served = self.served[1] if self.served[0] == topic else ()
-        self.served = "", ()
-        return self._source.hold(topic, body, flags, qos, now, served)
-
     def _hold_published(self, topic: str, body: bytes, flags: int, now: Nanos) -> PublishResult:
         if not fits(topic, TOPIC_BYTES_MAX) or len(body) > MESSAGE_BYTES_MAX - 4 * len(topic):
             return PublishResult.TOO_LARGE
-        result = self._hold(topic, body, flags, self._source.qos.of(topic), now)
+        result = self._source.hold(topic, body, flags, self._source.qos.of(topic), now)
         if result is _ACCEPTED and self._sink.subscribers(topic):
             self.published.append((topic, flags, body))
         return result
@@ -190,7 +184,7 @@ class Drafts:
         mixed_run.add(topics, encoded, count, alone)
         topic, flags, body = mixed_run.message()
         for one, its_flags, its_body in [(topic, flags, body)] if topic else self._sink.split(flags, body):
-            self._hold(one, its_body, its_flags, qos, now)
+            self._source.hold(one, its_body, its_flags, qos, now)
         return _ACCEPTED
 
     def release_held(self, groups: Iterable[int], now: Nanos) -> None:

@@ -341,7 +341,9 @@ class Source:
         if qos.history:
             self.effects += self._replay.keep_unsent(topic, body, flags, qos, now)
 
-    def hold(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos, served: Served) -> PublishResult:
+    def hold(
+        self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos, served: Served = ()
+    ) -> PublishResult:
         """Hold a message whose destinations are unknown. A reliable one is a record, and takes room."""
         before = self.held.reliable_bytes
         result = self.held.hold(topic, flags, body, qos, self.room, now, served)

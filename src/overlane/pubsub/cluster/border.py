@@ -42,7 +42,7 @@ class MediatedUplink:
         self.carries, self.is_subscribed = uplink.carries, uplink.is_subscribed
         self.destinations, self.withheld_from = uplink.destinations, uplink.withheld_from
         self.way_share, self.way_of, self.crowding = uplink.way_share, uplink.way_of, uplink.crowding
-        self.note_served, self.publish_mixed_run = uplink.note_served, uplink.publish_mixed_run
+        self.publish_mixed_run = uplink.publish_mixed_run
         self.subscribe, self.unsubscribe, self.renew = uplink.subscribe, uplink.unsubscribe, uplink.renew
         self.reserved_interest = uplink.reserved_interest
 
@@ -74,11 +74,13 @@ class MediatedUplink:
         domains = {rules.domain_of(one) for one in self._uplink.needing(topic)}
         return any(self._border.concerns(rules.own, one, topic) for one in domains)
 
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:
+    def publish(
+        self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos, served: tuple[str, ...] = ()
+    ) -> PublishResult:
         if topic.startswith(SHARE):
             return self._publish_shared(topic, body, flags, qos, now)
         if topic.startswith("$") or not self.mediates(topic):
-            return self._uplink.publish(topic, body, flags, qos, now)
+            return self._uplink.publish(topic, body, flags, qos, now, served)
         rules, parts = self._border.rules, dict[tuple[int, bytes], list[str]]()
         made: dict[str, tuple[int, bytes] | None] = {}
         for broker in self._uplink.needing(topic):
@@ -88,7 +90,7 @@ class MediatedUplink:
             if (found := made[domain]) is not None:
                 parts.setdefault(found, []).append(broker)
         results = [
-            self._uplink.publish(topic, its_body, its_flags, replace(qos, only=tuple(brokers)), now)
+            self._uplink.publish(topic, its_body, its_flags, replace(qos, only=tuple(brokers)), now, served)
             for (its_flags, its_body), brokers in parts.items()
         ]
         return max(results, default=PublishResult.ACCEPTED)

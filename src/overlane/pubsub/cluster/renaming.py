@@ -120,22 +120,21 @@ class RenamedUplink:
 
     # Messages
 
-    def note_served(self, topic: str, served: tuple[str, ...]) -> None:
-        found = self._names.to_overlay(topic)
-        if found is not None:
-            self._uplink.note_served(found, served)
-
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:
+    def publish(
+        self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos, served: tuple[str, ...] = ()
+    ) -> PublishResult:
         """A topic without a name in the overlay goes to no other broker."""
         names, uplink = self._names, self._uplink
         if flags & envelope.RUN_MASK and not topic.startswith("$"):
             _, carried = self._rename_run(topic, flags, body, names.to_overlay, names.properties_to_overlay)
-            results = [uplink.publish(one, its_body, its_flags, qos, now) for one, its_flags, its_body in carried]
+            results = [
+                uplink.publish(one, its_body, its_flags, qos, now, served) for one, its_flags, its_body in carried
+            ]
             return max(results, default=PublishResult.ACCEPTED)
         found = names.to_overlay(topic)
         if found is None:
             return PublishResult.ACCEPTED
-        return uplink.publish(found, names.body_to_overlay(topic, flags, body), flags, qos, now)
+        return uplink.publish(found, names.body_to_overlay(topic, flags, body), flags, qos, now, served)
 
     def publish_mixed_run(
         self,

@@ -86,11 +86,10 @@ class Uplink(Protocol):
     def is_subscribed(self, topic: str) -> bool:
         """Whether this broker has announced a filter for the topic to the overlay."""
 
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult: ...
-
-    def note_served(self, topic: str, served: tuple[str, ...]) -> None:
-        """Shared subscriptions that get the message that is published on the topic next in other ways, in case that it
-        has to wait."""
+    def publish(
+        self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos, served: tuple[str, ...] = ()
+    ) -> PublishResult:
+        """`served`: shared subscriptions that get the message in other ways, in case that it has to wait."""
 
     def publish_mixed_run(
         self,
@@ -171,11 +170,16 @@ class Alone:
     def can_reach(self, broker: str) -> bool:  # noqa: ARG002
         return False
 
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
+    def publish(
+        self,
+        topic: str,  # noqa: ARG002
+        body: bytes,  # noqa: ARG002
+        flags: int,  # noqa: ARG002
+        qos: QosClass,  # noqa: ARG002
+        now: Nanos,  # noqa: ARG002
+        served: tuple[str, ...] = (),  # noqa: ARG002
+    ) -> PublishResult:
         return PublishResult.ACCEPTED
-
-    def note_served(self, topic: str, served: tuple[str, ...]) -> None:
-        pass
 
     def destinations(self, topic: str) -> Hashable:  # noqa: ARG002
         return ()

@@ -423,9 +423,7 @@ class Publishing:
         if not state.uplink.carries(message.topic):
             return 0.0
         flags, body = envelope.pack(message, now)
-        if served:
-            state.uplink.note_served(message.topic, served)
-        match state.uplink.publish(message.topic, body, flags, qos, now):
+        match state.uplink.publish(message.topic, body, flags, qos, now, served):
             case PublishResult.BUSY:
                 raise PublicationRefused(RequestFault.NO_ROOM, Refusal.BUSY, OVERLAY_BUSY)
             case PublishResult.TOO_LARGE:
