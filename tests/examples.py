@@ -1,7 +1,7 @@
 """How many examples a property is tried with, and how many seeds: all in `make test`, a fifth in `make check`.
 
 `make check` is run before every commit, and takes the profile QUICK of Hypothesis (`--hypothesis-profile`). LONG looks
-for longer, as for parsers: `python -m pytest --hypothesis-profile long tests/amqp/test_amqp_fuzz.py`.
+for longer, as for parsers: `python -m pytest --hypothesis-profile=long tests/amqp/test_amqp_fuzz.py`.
 """
 
 from hypothesis import HealthCheck, settings
