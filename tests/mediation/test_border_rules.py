@@ -44,7 +44,15 @@ class Sent(Alone):
     def needing(self, topic: str) -> Sequence[str]:  # noqa: ARG002
         return self.others
 
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
+    def publish(
+        self,
+        topic: str,
+        body: bytes,
+        flags: int,  # noqa: ARG002
+        qos: QosClass,
+        now: Nanos,  # noqa: ARG002
+        served: tuple[str, ...] = (),  # noqa: ARG002
+    ) -> PublishResult:
         self.sent.append((topic, body, qos.only))
         return PublishResult.ACCEPTED
 

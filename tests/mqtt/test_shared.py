@@ -300,7 +300,15 @@ class Denver(Alone):
     def can_reach(self, broker: str) -> bool:
         return broker == "denver"
 
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
+    def publish(
+        self,
+        topic: str,
+        body: bytes,  # noqa: ARG002
+        flags: int,  # noqa: ARG002
+        qos: QosClass,
+        now: Nanos,  # noqa: ARG002
+        served: tuple[str, ...] = (),  # noqa: ARG002
+    ) -> PublishResult:
         self.published.append((topic, qos.reliable))
         return PublishResult.ACCEPTED
 

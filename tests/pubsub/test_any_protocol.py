@@ -227,7 +227,15 @@ class Far(Alone):
     def __init__(self) -> None:
         self.retained: list[Message] = []
 
-    def publish(self, topic: str, body: bytes, flags: int, qos: QosClass, now: Nanos) -> PublishResult:  # noqa: ARG002
+    def publish(
+        self,
+        topic: str,
+        body: bytes,
+        flags: int,
+        qos: QosClass,  # noqa: ARG002
+        now: Nanos,  # noqa: ARG002
+        served: tuple[str, ...] = (),  # noqa: ARG002
+    ) -> PublishResult:
         self.retained.append(Cluster.read_retained(topic, flags, body))
         return PublishResult.ACCEPTED
 
