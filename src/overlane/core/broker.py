@@ -169,8 +169,8 @@ class OverlayBroker:
             self._routes,
             self._forwarding,
             config.encrypted,
+            instance=instance,
         )
-        self._links.instance = instance
         self._route_announcer = RouteAnnouncer(self.name, incarnation, self._planner, self._routes)
         self._source = Source(
             self.name,
