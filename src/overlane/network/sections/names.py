@@ -19,8 +19,10 @@ def read_names(tables: Iterable[Table], brokers: Sequence[Broker]) -> tuple[Doma
 
 
 def names_of(network: Network, broker: str) -> tuple[NameRule, ...]:
-    """The rules of the domain of a broker; none where its topics have the names of the overlay."""
-    domains = {one.domain or one.name for one in network.brokers if one.name == broker}
+    """The rules of the domain of a broker; none where its topics have the names of the overlay. Brokers that pass
+    messages on for all domains have no clients, whatever their domain is."""
+    own = [one for one in network.brokers if one.name == broker and one.role not in _CANNOT]
+    domains = {one.domain or one.name for one in own}
     return tuple(NameRule(one.local, one.overlay) for one in network.names if one.domain in domains)
 
 
