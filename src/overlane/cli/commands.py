@@ -21,11 +21,11 @@ COMMANDS = {
     "init": Command("overlane.cli.brokers.init", "Write a first network file, with comments."),
     "check": Command(
         "overlane.cli.brokers.check",
-        "Check a network file and everything that its brokers need to start: files, certificates, users, ports, disk.",
+        "Check a network file and all requirements of its brokers: files, certificates, users, ports, disk.",
     ),
     "mediate": Command(
         "overlane.cli.brokers.mediate",
-        "Show what the rules in [[mediation]] do to messages: read messages as JSON lines, print what becomes of each.",
+        "Show the effect of the rules in [[mediation]]: read messages as JSON lines, print the result of each.",
     ),
     "up": Command("overlane.cli.brokers.up", "Run all brokers of a network file until Ctrl-C, each as a process."),
     "broker": Command("overlane.cli.brokers.broker", "Run one broker of a network file until Ctrl-C or SIGTERM."),
@@ -62,7 +62,7 @@ COMMANDS = {
     ),
     "routes": Command(
         "overlane.cli.admin.routes",
-        "Show routes: topics, destinations, paths, latency, and why the paths were chosen.",
+        "Show routes: topics, destinations, paths, latency, and the cause of the last change.",
     ),
     "reservations": Command(
         "overlane.cli.admin.reservations",
@@ -75,7 +75,7 @@ COMMANDS = {
     "join": Command("overlane.cli.brokers.join", "Announce a new broker to its neighbours, and run it."),
     "leave": Command(
         "overlane.cli.brokers.leave",
-        "Remove a broker from a running network: the other brokers keep nothing for it, and it shuts down.",
+        "Remove a broker from a running network: the other brokers keep no messages for it, and it shuts down.",
     ),
     "passwd": Command("overlane.cli.brokers.passwd", "Set a password, add a key, remove a user, or list all users."),
     "certs": Command(
@@ -84,16 +84,16 @@ COMMANDS = {
     ),
     "zookeeper": Command(
         "overlane.cli.coordination.zookeeper",
-        "Run a ZooKeeper ensemble on this machine until Ctrl-C, and print its addresses when it serves.",
+        "Run a ZooKeeper ensemble on this machine until Ctrl-C, and print its addresses when it is ready.",
     ),
     "config": Command("overlane.cli.coordination.config", "Keep the configuration of an overlay in ZooKeeper."),
     "brokers": Command(
         "overlane.cli.coordination.overview",
-        "Show the brokers that are registered in ZooKeeper: role, domain, addresses, load, and which of them leads.",
+        "Show the brokers that are registered in ZooKeeper: role, domain, addresses, load, and the leader.",
     ),
     "assignments": Command(
         "overlane.cli.coordination.overview",
-        "Show which routing broker carries which bundle of topics, since when and why, and the edges that use it.",
+        "Show the routing broker of each bundle of topics, with the time and the reason, and the edges that use it.",
     ),
     "directory": Command(
         "overlane.cli.admin.directory",
@@ -102,7 +102,7 @@ COMMANDS = {
     "drain": Command(
         "overlane.cli.coordination.drain", "Move all items away from a broker, so that it can be stopped."
     ),
-    "undrain": Command("overlane.cli.coordination.drain", "Let a drained broker carry items again."),
+    "undrain": Command("overlane.cli.coordination.drain", "Allow items on a drained broker again."),
     "recovery": Command(
         "overlane.cli.coordination.recovery",
         "Show where brokers run, which hosts have copies of them, and move a broker to another host.",

@@ -72,7 +72,7 @@ class Counters:
     filtered_not_json: int = 0
     """And because their payload is not JSON, which the filter needs."""
     mediated: int = 0
-    """Messages that rules of mediation were for."""
+    """Messages to which rules of mediation were applied."""
     mediation_dropped: int = 0
     """Messages that a rule has dropped, or replaced by a later one."""
     mediation_failed: int = 0

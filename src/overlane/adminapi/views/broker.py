@@ -55,9 +55,9 @@ class StoreView(View, frozen=True, kw_only=True):
     latency_p50_us: int
     latency_p99_us: int
     quarantined: int
-    """Damaged records set aside at startup."""
+    """Damaged records quarantined at startup."""
     unknown: int = 0
-    """Records of kinds that this release does not know: it keeps them as they are."""
+    """Records of unknown kinds, kept unchanged."""
 
 
 class LoopView(View, frozen=True, kw_only=True):
@@ -108,24 +108,24 @@ class MirrorView(View, frozen=True, kw_only=True):
 
     host: str
     in_sync: bool
-    """Whether acknowledgements wait for it, and it may continue the broker."""
+    """Whether acknowledgements wait for it, and it may take over the broker."""
     lag_batches: int | None
-    """Batches that are not known to be on its disk; None while it has nothing of this epoch."""
+    """Batches not confirmed on its disk; None while it has none of this epoch."""
     lag_bytes: int
     lag_ms: float = 0.0
-    """How long it has lacked what it lacks next; 0 where it has all."""
+    """Age of the first change that it lacks; 0 if it has all."""
     heard_ms: float | None
-    """Age of its latest sign of life."""
+    """Age of its latest message."""
 
 
 class RecoveryView(View, frozen=True, kw_only=True):
-    """The copies of the broker. `epoch` is 0 where it has none: there is no `[recovery]`."""
+    """The copies of the broker. `epoch` is 0 without `[recovery]`."""
 
     host: str = ""
     epoch: int = 0
     mirrors: tuple[MirrorView, ...] = ()
     alarms: dict[str, int] = msgspec.field(default_factory=dict)
-    """How often what was reported since the start."""
+    """Number of reports since the start, by kind."""
     bytes_in: int = 0
     """Over replication connections since the start, without headers of TLS, TCP and IP."""
     bytes_out: int = 0
@@ -187,7 +187,7 @@ class BrokerView(View, frozen=True, kw_only=True):
 
 class HealthView(View, frozen=True, kw_only=True):
     alive: bool
-    """False if the process answers, and yet serves nobody any more."""
+    """False if the process answers, but processes nothing else."""
 
 
 class ReadyView(View, frozen=True, kw_only=True):

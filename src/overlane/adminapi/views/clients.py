@@ -1,4 +1,4 @@
-"""What clients have at a broker: sessions, connections, subscriptions, and the topics that they publish on."""
+"""State of clients at a broker: sessions, connections, subscriptions, and published topics."""
 
 from overlane.adminapi.views.broker import QueuesView, TrafficView
 from overlane.adminapi.views.view import View
@@ -8,7 +8,7 @@ class ConnectionView(View, frozen=True, kw_only=True):
     address: str
     listener: str
     via: str | None = None
-    """The broker of the domain that the client has reached, if it has passed the connection on."""
+    """The broker that forwards the connection of the client, if any."""
     protocol: str = "MQTT"
     version: str
     """Of the protocol."""
@@ -72,7 +72,7 @@ class RetainedMessageView(View, frozen=True, kw_only=True):
     """Of the payload."""
     qos: int
     age_s: float
-    """Since it was published, by the clock of the broker that it came to."""
+    """Age since it was published, by the clock of the publisher's broker."""
     expires_s: float | None
 
 

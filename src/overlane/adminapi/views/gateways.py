@@ -13,7 +13,7 @@ class LaneView(View, frozen=True, kw_only=True):
     backlog: int | None = None
     """Messages that the sending broker still keeps for the gateway; None if that is unknown."""
     is_metered: bool = False
-    """Whether a backlog is being passed on at its limited rate."""
+    """Whether a backlog is being forwarded at its limited rate."""
     looped: int = 0
     unnamed: int = 0
     refused: int = 0

@@ -10,21 +10,21 @@ class ItemView(View, frozen=True, kw_only=True):
     topics: list[str]
     critical: bool
     primary: str
-    """Empty: it is not placed yet."""
+    """Empty: not placed yet."""
     mirror: str
 
 
 class DirectoryView(View, frozen=True, kw_only=True):
-    """Empty where there are no [items]."""
+    """Empty without [items]."""
 
     domain: str = ""
     master: str = ""
     """The broker whose agent decides; empty: none."""
     epoch: int = 0
     state: str = ""
-    """Which brokers are missing; "normal" if none is."""
+    """The failed brokers; "normal" without any."""
     plan: int = 0
-    """Version of the plan that was applied; 0: it is made of live rates."""
+    """Version of the applied plan; 0: computed from live rates."""
     states: int = 0
     """Policies in the case base."""
     items: list[ItemView] = msgspec.field(default_factory=list)

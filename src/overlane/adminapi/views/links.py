@@ -25,7 +25,7 @@ class DatagramsView(View, frozen=True, kw_only=True):
     """The UDP path beside a link's TCP connection, for messages with a deadline."""
 
     state: DatagramsState
-    """probing: carries probes only. open: carries frames. doubted: silent lately, so frames go over both paths."""
+    """probing: carries probes only. open: carries frames. doubted: recently silent, so both paths are used."""
     rtt_ms: float | None
     window_bytes: int
     """Bytes that may be unacknowledged."""
@@ -48,7 +48,7 @@ class PathView(View, frozen=True, kw_only=True):
     """in_use: carries messages with a deadline. copies: carries copies too. standby: works. silent: does not answer.
     probing: does not answer for longer. gone: the interface or address of one end is gone."""
     has_connection: bool
-    """Whether the TCP connection takes it; known at the end that dialled."""
+    """Whether the TCP connection uses it; known at the end that opened it."""
     latency_ms: float | None
     """One way. None until measured."""
     loss: float
@@ -98,19 +98,19 @@ class RouteView(View, frozen=True, kw_only=True):
     reliable: bool
     routing: str
     cause: str
-    """Why these paths were chosen."""
+    """Cause of the last change."""
     is_established: bool
     topics: tuple[str, ...]
     """A sample of the topics that used it recently."""
     suspects: tuple[str, ...] = ()
     """Brokers that it avoids, because messages sent over them did not arrive."""
     requires: dict[str, bool | float | tuple[str, ...]] = msgspec.field(default_factory=dict)
-    """What its topics ask for beside the deadline, by the fields of the network file."""
+    """Requirements of its topics in addition to the deadline, by the fields of the network file."""
     unmet: dict[str, str] = msgspec.field(default_factory=dict)
-    """Per destination, the requirements that are not met. For want of trust there are no paths."""
+    """Per destination, the requirements that are not met. Without trusted paths there are none."""
     loss: dict[str, float] = msgspec.field(default_factory=dict)
     resiliency: dict[str, float] = msgspec.field(default_factory=dict)
-    """Per destination, where its topics ask for one of them."""
+    """Per destination, if its topics require it."""
 
 
 class RouteList(View, frozen=True, kw_only=True):

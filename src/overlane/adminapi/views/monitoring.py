@@ -21,7 +21,7 @@ class EventView(View, frozen=True, kw_only=True):
     `cause`. deadline: no path to `peer` meets the deadline. path: `peer` is `suspect`, because messages to
     `destinations` over `paths` do not arrive, or is `trusted` again. requirement:
     that to `peer` is `unmet`, or `met` again; see `cause`. name-conflict: another broker runs under the name
-    `peer`, according to `cause`. brokers-refused: `peer` told of more brokers than there is room for; see `cause`.
+    `peer`, according to `cause`. brokers-refused: `peer` advertised more brokers than allowed; see `cause`.
     border: messages of `peer` may not enter here; see `cause`.
     """
 

@@ -1,4 +1,4 @@
-"""The plan that a broker follows, and those that it can go back to."""
+"""The plan that a broker follows, and earlier plans for a rollback."""
 
 from overlane.adminapi.views.view import View
 from overlane.network.plan import Plan

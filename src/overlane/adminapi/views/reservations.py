@@ -1,4 +1,4 @@
-"""Reservations: what publishers of a broker advertise, what its subscribers hold, and what its links have promised."""
+"""Reservations: advertisements of a broker's publishers, its subscribers' reservations, and reserved rates of links."""
 
 from overlane.adminapi.views.view import View
 
@@ -20,11 +20,11 @@ class AdvertisedView(View, frozen=True, kw_only=True):
     filter: str
     tspec: TSpecView
     excess: str
-    """What becomes of messages beyond the profile."""
+    """Treatment of messages beyond the profile."""
     owners: tuple[str, ...]
     """`file:`, `retained:NAME` or `client:ID`."""
     subscribers: tuple[str, ...]
-    """Brokers whose subscribers ask for a reservation."""
+    """Brokers whose subscribers request a reservation."""
     links: tuple[tuple[str, str], ...]
     """The tree of paths to them."""
     messages: int
@@ -37,11 +37,11 @@ class ReservationView(View, frozen=True, kw_only=True):
     client: str
     filter: str
     state: str
-    """waiting: nobody advertises it. asking. held. lost: another path is sought. denied: it is asked for again."""
+    """waiting: not advertised. asking. held. lost: searching for another path. denied: requested again."""
     service: str | None
     """The class that it has."""
     asked: str
-    """The class that it asked for."""
+    """The requested class."""
     tspec: TSpecView
     latency_ms: float | None
     reserved: float | None
@@ -49,7 +49,7 @@ class ReservationView(View, frozen=True, kw_only=True):
     slack_ms: float | None
     bound_ms: float | None
     delay_mean_ms: float | None
-    """Measured on arrival here, of messages from other brokers; from the publisher's broker."""
+    """Delay from the publisher's broker, measured on arrival of messages from other brokers."""
     delay_max_ms: float | None
     messages: int
     late: int
@@ -74,7 +74,7 @@ class LinkFlowView(View, frozen=True, kw_only=True):
 
 
 class LinkReservationsView(View, frozen=True, kw_only=True):
-    """What the link to a neighbour has promised, in this direction."""
+    """Reserved rates of the link to a neighbour, in this direction."""
 
     peer: str
     rate: float | None
@@ -90,4 +90,4 @@ class ReservationsView(View, frozen=True, kw_only=True):
     reservations: tuple[ReservationView, ...]
     links: tuple[LinkReservationsView, ...]
     refused_messages: int
-    """RSVP messages of neighbours that broke a rule."""
+    """Invalid RSVP messages of neighbours."""

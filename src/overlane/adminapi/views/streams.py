@@ -17,7 +17,7 @@ class StreamView(View, frozen=True, kw_only=True):
     user: str | None
     """The user whose access rights apply; null: an operator."""
     since_ns: int
-    """Creation time. Offsets are valid only together with it: a stream created again starts anew."""
+    """Creation time. Offsets are valid only together with it: a stream that is created again has new offsets."""
     first: int
     next: int
     messages: int

@@ -1,4 +1,4 @@
-"""The base of all bodies of the admin API, and what is said of any request that failed."""
+"""The base of all bodies of the admin API, and the error of a failed request."""
 
 import msgspec
 

@@ -23,7 +23,7 @@ def routes(
     token_file: TokenFile = None,
     wide: Wide = False,
 ) -> None:
-    """Show routes: topics, destinations, paths, latency, and why the paths were chosen."""
+    """Show routes: topics, destinations, paths, latency, and the cause of the last change."""
     run_query(Query("/routes", {}, RouteList, _show), target, as_json, watch, token_file, wide)
 
 

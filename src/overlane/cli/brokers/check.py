@@ -34,7 +34,7 @@ def check(
     reach: Annotated[bool, typer.Option("--reach", help="Also connect to the neighbours of each broker.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Check a network file and everything that its brokers need to start: files, certificates, users, ports, disk."""
+    """Check a network file and all requirements of its brokers: files, certificates, users, ports, disk."""
     # Imported here so that other commands start faster.
     from overlane.network.endpoints import endpoints, endpoints_on_one_machine
     from overlane.network.reading import read_network

@@ -25,7 +25,7 @@ def leave(
         Path | None, typer.Option("--token-file", help="File with the admin token (default: that of the network file).")
     ] = None,
 ) -> None:
-    """Remove a broker from a running network: the other brokers keep nothing for it, and it shuts down.
+    """Remove a broker from a running network: the other brokers keep no messages for it, and it shuts down.
 
     Afterwards, delete the broker from the network file.
     """

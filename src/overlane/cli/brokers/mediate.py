@@ -51,7 +51,7 @@ def mediate(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
 ) -> None:
-    """Show what the rules in [[mediation]] do to messages: read messages as JSON lines, print what becomes of each."""
+    """Show the effect of the rules in [[mediation]]: read messages as JSON lines, print the result of each."""
     # Imported here so that other commands start faster.
     from overlane.mediation.dry_run import DryRun
     from overlane.mediation.mediation import Mediation

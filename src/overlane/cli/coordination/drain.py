@@ -29,7 +29,7 @@ def drain(where: Where, name: Name, file: File = None, within: Within = 30) -> N
 
 @with_zookeeper
 def undrain(where: Where, name: Name, file: File = None, within: Within = 30) -> None:
-    """Let a drained broker carry items again."""
+    """Allow items on a drained broker again."""
     typer.echo(_run(where, file, name, within, is_drained=False))
 
 

@@ -30,7 +30,7 @@ def brokers(
     watch: Watch = False,
     wide: Wide = False,
 ) -> None:
-    """Show the brokers that are registered in ZooKeeper: role, domain, addresses, load, and which of them leads."""
+    """Show the brokers that are registered in ZooKeeper: role, domain, addresses, load, and the leader."""
     with exit_on_error():
         _show(
             where.access(file),
@@ -50,7 +50,7 @@ def assignments(
     watch: Watch = False,
     wide: Wide = False,
 ) -> None:
-    """Show which routing broker carries which bundle of topics, since when and why, and the edges that use it."""
+    """Show the routing broker of each bundle of topics, with the time and the reason, and the edges that use it."""
     with exit_on_error():
         _show(
             where.access(file),

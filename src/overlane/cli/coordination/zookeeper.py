@@ -20,7 +20,7 @@ def zookeeper(
     ] = 3,
     data: Annotated[Path, typer.Option("--data", help="Data directory; each server has a subdirectory in it.")] = DATA,
 ) -> None:
-    """Run a ZooKeeper ensemble on this machine until Ctrl-C, and print its addresses when it serves."""
+    """Run a ZooKeeper ensemble on this machine until Ctrl-C, and print its addresses when it is ready."""
 
     def report(text: str) -> None:
         typer.echo(text, err=True)

@@ -27,9 +27,9 @@ _PEER = Parameter("id", "The neighbour's name.", "path")
 _CONDITIONS = (
     Parameter("latency", "One way, such as 80ms."),
     Parameter("jitter", "Such as 3ms."),
-    Parameter("loss", "The share of packets lost, from 0 to 1: they come late, and as datagrams not at all."),
+    Parameter("loss", "Share of lost packets, from 0 to 1: delays on the connection, losses of datagrams."),
     Parameter("rate", "Such as 10Mbit."),
-    Parameter("cut", "true: nothing passes at all."),
+    Parameter("cut", "true: nothing is transmitted."),
 )
 
 
@@ -73,7 +73,7 @@ class LinkOperations:
             Operation(
                 "DELETE",
                 "/emulation/{id}",
-                "Return this broker's direction of a link to the conditions of the network file.",
+                "Restore this broker's direction of a link to the conditions of the network file.",
                 self._heal,
                 {204: None, 403: ErrorView, **unknown},
                 (_PEER,),

@@ -117,13 +117,13 @@ class Metrics(Collector):
             dropped.add_metric([drop.value], counters.dropped[drop])
         yield dropped
         filtered = CounterMetricFamily(
-            "overlane_filtered", "Messages that a subscription did not get by its content filter.", labels=["reason"]
+            "overlane_filtered", "Messages that content filters left out.", labels=["reason"]
         )
         filtered.add_metric(["condition"], counters.filtered)
         filtered.add_metric(["not JSON"], counters.filtered_not_json)
         yield filtered
         mediated = CounterMetricFamily(
-            "overlane_mediated", "Messages that rules of mediation were for.", labels=["result"]
+            "overlane_mediated", "Messages to which rules of mediation were applied.", labels=["result"]
         )
         done = counters.mediated - counters.mediation_dropped - counters.mediation_failed
         mediated.add_metric(["passed or waiting"], done)
@@ -174,8 +174,8 @@ class Metrics(Collector):
             return
         up = GaugeMetricFamily("overlane_gateway_up", "1 if both sides are connected.", labels=["gateway"])
         labels = ["gateway", "direction"]
-        passed = CounterMetricFamily("overlane_gateway_messages", "Messages passed on.", labels=labels)
-        backlog = GaugeMetricFamily("overlane_gateway_backlog", "Messages that wait.", labels=labels)
+        passed = CounterMetricFamily("overlane_gateway_messages", "Forwarded messages.", labels=labels)
+        backlog = GaugeMetricFamily("overlane_gateway_backlog", "Waiting messages.", labels=labels)
         lost = CounterMetricFamily("overlane_gateway_dropped", "Messages refused or dropped.", labels=labels)
         for one, at in gateways:
             up.add_metric([one.name], float(at.state == "up"))
@@ -194,10 +194,10 @@ class Metrics(Collector):
         in_sync = sum(one.in_sync for one in recovery.mirrors)
         yield _gauge("overlane_recovery_mirrors_in_sync", "Copies that may continue the broker.", in_sync)
         lag = GaugeMetricFamily(
-            "overlane_recovery_lag_bytes", "Bytes that are not known to be on the disk of a copy.", labels=["host"]
+            "overlane_recovery_lag_bytes", "Bytes not confirmed on the disk of a copy.", labels=["host"]
         )
         behind = GaugeMetricFamily(
-            "overlane_recovery_lag_seconds", "How long a copy has lacked what it lacks next.", labels=["host"]
+            "overlane_recovery_lag_seconds", "Age of the first change that a copy lacks.", labels=["host"]
         )
         for one in recovery.mirrors:
             lag.add_metric([one.host], one.lag_bytes)

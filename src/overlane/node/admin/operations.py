@@ -140,7 +140,7 @@ class Operations:
             Operation(
                 "DELETE",
                 "/clients/{id}",
-                "Disconnect a client. It may reconnect, and its session is kept unless that is to be deleted too.",
+                "Disconnect a client. It may reconnect; its session is kept, unless `session` is true.",
                 self._disconnect,
                 {204: None, **one, **paged},
                 (_CLIENT, _SESSION),
@@ -168,7 +168,7 @@ class Operations:
             Operation(
                 "GET",
                 "/reservations",
-                "Advertisements, reservations of subscribers, and what links have promised.",
+                "Advertisements, reservations of subscribers, and reserved rates of links.",
                 self._reservations,
                 {200: ReservationsView},
             ),

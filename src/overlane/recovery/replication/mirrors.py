@@ -22,7 +22,7 @@ class MirrorState:
     """None: it has nothing of this epoch yet."""
     lag_bytes: int
     lag: Nanos
-    """How long it has lacked what it lacks next; 0 where it has all."""
+    """Age of the first change that it lacks; 0 if it has all."""
     heard_ago: Nanos | None
     """Since the stamp that it has echoed last; None: it has not."""
 
