@@ -50,13 +50,13 @@ def dust(role: str, name: str) -> None:
     count: Any = make_dataclass("Count", [("id", number), ("value", number)])
     participant = dds.DomainParticipantFactory.get_instance().create_participant(domain_id=0)
     topic = participant.create_topic(name, count)
+    history = dds.HistoryQosPolicy(dds.HistoryQosPolicyKind.KeepAll())
     print("ready", flush=True)
     if role == "write":
-        writer = participant.create_publisher().create_datawriter(topic)
+        writer = participant.create_publisher().create_datawriter(topic, dds.DataWriterQos(history=history))
         for line in sys.stdin:
             writer.write(count(*map(int, line.split())))
         return
-    history = dds.HistoryQosPolicy(dds.HistoryQosPolicyKind.KeepAll())
     qos = dds.DataReaderQos(reliability=dds.DEFAULT_RELIABILITY_QOS_POLICY_DATA_WRITER, history=history)
     reader = participant.create_subscriber().create_datareader(topic, qos)
     while True:
