@@ -53,7 +53,7 @@ def monitor(
         ),
     ] = None,
     last: Annotated[
-        int, typer.Option("--last", metavar="DURATION", parser=positive_duration, help="How much of it.")
+        int, typer.Option("--last", metavar="DURATION", parser=positive_duration, help="How much of the past to show.")
     ] = DAY,  # type: ignore[assignment]  # typer parses the default
     token_file: Annotated[
         Path | None,
