@@ -75,11 +75,11 @@ def test_a_wrong_password_is_told_and_not_shown(
 ) -> None:
     _, options = reached
     wrong = {**options, "password": "guessed it", "stream": "copy", "topic": "in/#"}
-    with pytest.raises(PySparkException, match="no such user, or another password") as refused:
+    with pytest.raises(PySparkException, match="unknown user or wrong password") as refused:
         spark.read.format("overlane").options(**wrong).load().count()
     assert "guessed it" not in str(refused.value)
     writing = spark.sql("SELECT 'out/a' AS topic, 'x' AS payload").write.format("overlane").mode("append")
-    with pytest.raises(PySparkException, match="no such user, or another password") as refused:
+    with pytest.raises(PySparkException, match="unknown user or wrong password") as refused:
         writing.options(**{**options, "password": "guessed it"}).save()
     assert "guessed it" not in str(refused.value)
 

@@ -66,7 +66,7 @@ def _by_codec(data: memoryview, version: int, bounds: Bounds) -> Incoming:
     packet = codec5.read(data, bounds) if version == V5 else codec311.read(data, bounds)
     assert isinstance(packet, mqtt5.PublishPacket)
     if packet.subscription_ids:
-        raise Malformed(PROTOCOL_ERROR, "a subscription identifier is for servers to send")
+        raise Malformed(PROTOCOL_ERROR, "a subscription identifier is sent only by servers")
     return Incoming(
         packet.topic,
         packet.payload,

@@ -95,7 +95,7 @@ class Packets:
             case mqtt5.DisconnectPacket():
                 self._goodbye(connection, session, packet, now)
             case mqtt5.AuthPacket():
-                raise Malformed(PROTOCOL_ERROR, "AUTH, though no authentication method was agreed on")
+                raise Malformed(PROTOCOL_ERROR, "AUTH without an authentication method")
             case (
                 mqtt5.ConnectPacket()
                 | mqtt5.PublishPacket()
@@ -104,7 +104,7 @@ class Packets:
                 | mqtt5.UnsubAckPacket()
                 | mqtt5.PingRespPacket()
             ):
-                raise Malformed(PROTOCOL_ERROR, f"{type(packet).__name__} is for servers to send")
+                raise Malformed(PROTOCOL_ERROR, f"{type(packet).__name__} is sent only by servers")
             case _:
                 assert_never(packet)
 
@@ -154,7 +154,7 @@ class Packets:
         expiry_s = packet.session_expiry_interval
         if expiry_s is not None:
             if expiry_s and not session.expiry_s:
-                raise Malformed(PROTOCOL_ERROR, "a session expiry at the end where there was none at the start")
+                raise Malformed(PROTOCOL_ERROR, "a session expiry in DISCONNECT, but none in CONNECT")
             session.expiry_s = min(expiry_s, self._state.limits.session_expiry_s_max)
         with_will = packet.reason_code != mqtt5.DisconnectReasonCode.NORMAL_DISCONNECTION
         connection.close(-1, "the client disconnected")

@@ -141,7 +141,7 @@ class PublishPackets:
             elif alias in connection.aliases_in:
                 return connection.aliases_in[alias]
             else:
-                raise Malformed(PROTOCOL_ERROR, f"topic alias {alias} stands for nothing yet")
+                raise Malformed(PROTOCOL_ERROR, f"topic alias {alias} is not defined yet")
         if topic in self._state.topics:
             return topic  # it was looked at before
         try:

@@ -261,7 +261,7 @@ class MqttServer(ProtocolServer[Connection]):
             return framer.resume(data)
         framer.feed(data)
         if framer.waiting_bytes > self.state.limits.packet_bytes:
-            raise Malformed(PACKET_TOO_LARGE, "too much ahead of the answer to CONNECT")
+            raise Malformed(PACKET_TOO_LARGE, "too much data before the answer to CONNECT")
         return None
 
     def _is_taken(self, connection: Connection, packet: memoryview, now: Nanos) -> bool:

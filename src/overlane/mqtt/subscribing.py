@@ -157,7 +157,7 @@ class SubscribePackets:
             if connection.send_packet(whole):
                 return
         if not connection.send_explained(lambda told: mqtt5.SubAckPacket(packet_id, codes, reason_str=told), told):
-            raise Malformed(PACKET_TOO_LARGE, "the client does not take a packet as large as the SUBACK")
+            raise Malformed(PACKET_TOO_LARGE, "the SUBACK is larger than the client's maximum packet size")
 
     def unsubscribe(
         self, connection: Connection, session: Session, packet: mqtt5.UnsubscribePacket, now: Nanos
@@ -173,7 +173,7 @@ class SubscribePackets:
             elif outcome is Unsubscribed.ENDED and session.is_known:
                 connection.waits = True
         if not connection.send_packet(mqtt5.UnsubAckPacket(packet.packet_id, codes)):
-            raise Malformed(PACKET_TOO_LARGE, "the client does not take a packet as large as the UNSUBACK")
+            raise Malformed(PACKET_TOO_LARGE, "the UNSUBACK is larger than the client's maximum packet size")
 
 
 def _request(pending: _Pending, asked: mqtt5.TopicFilter) -> SubscriptionRequest:

@@ -113,7 +113,7 @@ class NatsServer(ProtocolServer[Connection]):
 
     def _read(self, connection: Connection, now: Nanos, packets_max: int) -> None:
         if connection.phase is Phase.CHECKING and connection.waiting_bytes > self.state.limits.packet_bytes:
-            raise Violation("Parser Error", "too much ahead of the answer to CONNECT", Refusal.TOO_LARGE)
+            raise Violation("Parser Error", "too much data before the answer to CONNECT", Refusal.TOO_LARGE)
         if connection.waiting_bytes < connection.input_needed or connection.phase is Phase.CHECKING:
             return
         if connection.stops_for is not None:

@@ -86,7 +86,7 @@ def read(packet: Buffer, bounds: Bounds = UNBOUNDED) -> mqtt5.Packet:
         if kind == 3:
             return _read_publish(packet, first, position)
         if first & 0x0F != _FLAGS.get(kind, 0):
-            raise Malformed(MALFORMED_PACKET, "the reserved bits of the fixed header are not as they must be")
+            raise Malformed(MALFORMED_PACKET, "invalid reserved bits of the fixed header")
         if kind in (8, 10):
             return _read_filters(bytes(packet), position, bounds)
         reader = _READERS.get(kind)
@@ -190,7 +190,7 @@ def _read_will(packet: bytes, position: int, flags: int) -> tuple[mqtt5.Will | N
     qos = flags >> 3 & 0x03
     if not flags & 0x04:
         if flags & 0x38:
-            raise Malformed(MALFORMED_PACKET, "QoS or retain is given for a will that there is not")
+            raise Malformed(MALFORMED_PACKET, "QoS or retain of a will without a will")
         return None, position
     if qos == 3:
         raise Malformed(MALFORMED_PACKET, "a will of QoS 3")

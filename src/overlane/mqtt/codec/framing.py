@@ -61,7 +61,7 @@ def version_of_connect(packet: Buffer) -> int:
         if first & 0xF0 != CONNECT:
             raise Malformed(PROTOCOL_ERROR, "the first packet is not a CONNECT")
         if first != CONNECT:
-            raise Malformed(MALFORMED_PACKET, "the reserved bits of the fixed header are not as they must be")
+            raise Malformed(MALFORMED_PACKET, "invalid reserved bits of the fixed header")
         _, position = variable(packet, 1)
         name, position = binary(packet, position)
         level = packet[position]

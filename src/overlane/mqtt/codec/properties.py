@@ -133,7 +133,7 @@ def check(packet: Buffer, position: int, allowed: int, repeatable: int, repeated
         else:
             bit = 1 << kind
             if not bit & allowed:
-                told = f"a property with identifier {kind:#04x} does not belong into this packet"
+                told = f"a property with identifier {kind:#04x} is not allowed in this packet"
                 raise Malformed(MALFORMED_PACKET, told)
             if bit & repeatable:
                 repeated += 1

@@ -104,7 +104,7 @@ def check_other(packet: bytes, first: int, bounds: Bounds) -> None:
     if not kind:
         raise Malformed(MALFORMED_PACKET, "packets of type 0 do not exist")
     if first & 0x0F != _FLAGS.get(kind, 0):
-        raise Malformed(MALFORMED_PACKET, "the reserved bits of the fixed header are not as they must be")
+        raise Malformed(MALFORMED_PACKET, "invalid reserved bits of the fixed header")
     if _CHECKS[kind](packet, position, bounds) != len(packet):
         raise Malformed(MALFORMED_PACKET, "bytes follow the last field of the packet")
 
@@ -123,7 +123,7 @@ def _check_connect(packet: bytes, position: int, bounds: Bounds) -> int:
         raise Malformed(MALFORMED_PACKET, "the reserved connect flag is set")
     has_will = flags & 0x04
     if not has_will and flags & 0x38:
-        raise Malformed(MALFORMED_PACKET, "QoS or retain is given for a will that there is not")
+        raise Malformed(MALFORMED_PACKET, "QoS or retain of a will without a will")
     if flags & 0x18 == 0x18:
         raise Malformed(MALFORMED_PACKET, "a will of QoS 3")
     u16(packet, position + 2)  # keep alive, any
@@ -162,7 +162,7 @@ def _check_reason(reasons: Callable[[int], object], reason: int) -> None:
     try:
         reasons(reason)
     except ValueError:
-        raise Malformed(PROTOCOL_ERROR, f"the reason code {reason:#04x} does not belong into this packet") from None
+        raise Malformed(PROTOCOL_ERROR, f"the reason code {reason:#04x} is not allowed in this packet") from None
 
 
 def _check_ack(reasons: Callable[[int], object]) -> Check:
@@ -186,7 +186,7 @@ def _check_subscribe(packet: bytes, position: int, bounds: Bounds) -> int:
     _check_packet_id(packet, position)
     _, position = check(packet, position + 2, _SUBSCRIPTION_IDENTIFIER, 0, bounds.user_properties)
     if position == len(packet):
-        raise Malformed(PROTOCOL_ERROR, "nothing to subscribe to")
+        raise Malformed(PROTOCOL_ERROR, "a SUBSCRIBE without filters")
     count = 0
     while position < len(packet):
         count = _counted(count, bounds)
@@ -208,7 +208,7 @@ def _check_unsubscribe(packet: bytes, position: int, bounds: Bounds) -> int:
     _check_packet_id(packet, position)
     _, position = check(packet, position + 2, 0, 0, bounds.user_properties)
     if position == len(packet):
-        raise Malformed(PROTOCOL_ERROR, "nothing to unsubscribe from")
+        raise Malformed(PROTOCOL_ERROR, "an UNSUBSCRIBE without filters")
     count = 0
     while position < len(packet):
         count = _counted(count, bounds)

@@ -85,9 +85,9 @@ class Admin:
             except BadAdminRequest as bad:
                 return _wrong(400, str(bad))
             except BodyTooSlow:
-                return _wrong(408, f"the body did not come within {BODY_S:g} s", {"connection": "close"})
+                return _wrong(408, f"the body was not received within {BODY_S:g} s", {"connection": "close"})
             except ClientDisconnect:
-                return _wrong(400, "the body was not sent to its end")  # to nobody
+                return _wrong(400, "the body is incomplete")  # to nobody
             except InDoubt as error:
                 self._failures.fatal(f"{operation.method} {operation.path}", error)
             except Exception as error:
@@ -110,7 +110,7 @@ class Admin:
                 return _wrong(503, LOGIN_UNAVAILABLE)
             case Login.REFUSED:
                 log.warning("a request with a wrong user or password was refused")
-                return _wrong(401, "no such user, or another password", {"www-authenticate": "Basic"})
+                return _wrong(401, "unknown user or wrong password", {"www-authenticate": "Basic"})
             case _:
                 assert_never(login)
 

@@ -127,7 +127,7 @@ class StreamOperations:
         there = server.streams.get(name)
         if there is not None:
             if (there.filter, there.scope, there.user) != (topic_filter, Scope(scope), user):
-                return _wrong(409, "there is a stream of this name with another filter, scope or user")
+                return _wrong(409, "a stream of this name exists with another filter, scope or user")
             return await self._begun(there) or json_answer(self._view(there))
         try:
             log = server.streams.create(
@@ -223,7 +223,7 @@ class StreamOperations:
             async with asyncio.timeout(WRITTEN_WITHIN_S):
                 await begun.wait()
         except TimeoutError:
-            return _wrong(503, "what is retained is not in the stream yet; ask again whether it is")
+            return _wrong(503, "the retained messages are not in the stream yet; repeat the request")
         return await self._written()
 
     async def _written(self) -> Answer | None:
@@ -232,7 +232,7 @@ class StreamOperations:
             async with asyncio.timeout(WRITTEN_WITHIN_S):
                 await self._driver.written()
         except TimeoutError:
-            return _wrong(503, "the store takes nothing at the moment; ask again whether it was done")
+            return _wrong(503, "the store cannot write at the moment; repeat the request to get the result")
         return None
 
     def _view(self, log: StreamLog) -> StreamView:
@@ -285,7 +285,7 @@ def _other(log: StreamLog, asked: Asked) -> Answer | None:
 
 
 def _nothing() -> Answer:
-    return _wrong(404, "there is no stream of this name")
+    return _wrong(404, "no stream of this name exists")
 
 
 def _wrong(status: int, error: str) -> Answer:

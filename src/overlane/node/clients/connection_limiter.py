@@ -44,7 +44,7 @@ class ConnectionLimiter:
         if self._tokens >= 1:
             self._tokens -= 1
             return ConnectionDecision.ACCEPT
-        self.refuse(Refusal.CONNECTION_RATE, f"more than {rate} connections a second")
+        self.refuse(Refusal.CONNECTION_RATE, f"more than {rate} connections per second")
         if self._answers < 1:
             return ConnectionDecision.CLOSE
         self._answers -= 1

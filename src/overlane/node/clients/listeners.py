@@ -203,6 +203,6 @@ class Listener:
         protocol = self._knocking()
         within_s = self._driver.server.state.limits.connect_within_ns / SECOND
         protocol.tls_late = asyncio.get_running_loop().call_later(
-            within_s, self._limiter.refuse, Refusal.CONNECT_LATE, "TLS was not agreed on"
+            within_s, self._limiter.refuse, Refusal.CONNECT_LATE, "the TLS handshake did not finish in time"
         )
         return protocol

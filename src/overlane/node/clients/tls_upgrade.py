@@ -54,7 +54,7 @@ class TlsUpgradePipe(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._upgrade is None:
             if self._link is not None:
-                self._limiter.refuse(Refusal.PROTOCOL, "bytes ahead of TLS", self._link)
+                self._limiter.refuse(Refusal.PROTOCOL, "bytes before TLS", self._link)
             self.abort()
         elif not self._is_secure:
             self._unread.append(data)
@@ -91,7 +91,7 @@ class TlsUpgradePipe(asyncio.Protocol):
             secure = None
         if secure is None or self._link is None:
             if self._link is not None:
-                self._limiter.refuse(Refusal.CONNECT_LATE, "TLS was not agreed on", self._link)
+                self._limiter.refuse(Refusal.CONNECT_LATE, "the TLS handshake did not finish in time", self._link)
             plain.abort()
             self.connection_lost(None)
             return

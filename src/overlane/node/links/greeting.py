@@ -182,7 +182,7 @@ class Greeting:
         if version != VERSION:
             raise ProtocolViolation(f"greets in version {version}, understood is {VERSION}")
         if length > HELLO_BYTES_MAX:
-            raise ProtocolViolation("a hello of too many bytes")
+            raise ProtocolViolation("a hello that is too long")
         if len(buffer) < _HEAD.size + length:
             return False
         body = bytes(buffer[_HEAD.size : _HEAD.size + length])
@@ -196,10 +196,10 @@ class Greeting:
         self.instance = said.instance
         if not self._dials:
             if len(said.moves) not in (0, LINK_ID_BYTES):
-                raise ProtocolViolation("an id of a link of a wrong length")
+                raise ProtocolViolation("a link id of the wrong length")
             self.moves = said.moves
             if said.purpose not in (LINK, CLIENT):
-                raise ProtocolViolation(f"connects for the purpose {said.purpose[:16]!a}, which is not known here")
+                raise ProtocolViolation(f"connects for the purpose {said.purpose[:16]!a}, which is unknown")
             self.purpose = said.purpose
         return True
 
@@ -226,7 +226,7 @@ class Greeting:
             return False
         length = buffer[0]
         if length not in (0, PROOF_BYTES):
-            raise ProtocolViolation("a proof of a wrong length")
+            raise ProtocolViolation("a proof of the wrong length")
         if len(buffer) < 1 + length:
             return False
         shown = bytes(buffer[1 : 1 + length])

@@ -169,7 +169,7 @@ class WebEvents:
         server = self._driver.server
         log = server.streams.get(name)
         if log is None or not self._may_read(caller, log):
-            raise BadWebRequest("there is no stream of this name", 404)
+            raise BadWebRequest("no stream of this name exists", 404)
         if not last_event_id:
             return self._stream(caller, log, server.streams.written(log), "")
         position = read_position(last_event_id)

@@ -100,7 +100,7 @@ class WebService:
             except BadWebRequest as bad:
                 return _wrong(bad.status, str(bad))
             except ClientDisconnect:
-                return _wrong(400, "the body was not sent to its end")  # to nobody
+                return _wrong(400, "the body is incomplete")  # to nobody
             except InDoubt as error:
                 self._driver.failures.fatal(place, error)
             except Exception as error:

@@ -161,7 +161,7 @@ async def body_of(request: Request, bytes_max: int) -> bytes:
     except BodyTooLarge:
         raise BadWebRequest(f"the body is larger than {bytes_max} bytes", 413) from None
     except BodyTooSlow:
-        raise BadWebRequest(f"the body did not come within {BODY_S:g} s", 408) from None
+        raise BadWebRequest(f"the body was not received within {BODY_S:g} s", 408) from None
 
 
 def topic_of(request: Request) -> str:

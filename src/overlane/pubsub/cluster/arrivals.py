@@ -78,7 +78,7 @@ class Arrivals:
                 continue
             self._at_hand = None
             if state.suspects and suspect_of(effect.origin, 0, topic, body) in state.suspects:
-                state.refuse(Refusal.SUSPECT, f"a message of {effect.origin} that has ended the broker twice")
+                state.refuse(Refusal.SUSPECT, f"a message of {effect.origin} that has crashed the broker twice")
                 continue
             try:
                 if flags & envelope.RUN_MASK and not topic.startswith(names.RESERVED):

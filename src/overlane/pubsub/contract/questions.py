@@ -31,7 +31,7 @@ class LoginVerdict(Enum):
     UNAVAILABLE = "the service that knows does not answer, or not as it should; it may come again"
 
 
-LOGIN_BUSY = "too many log in at once; try again"
+LOGIN_BUSY = "too many logins at once; try again"
 LOGIN_UNAVAILABLE = "the login service of this broker does not answer; try again later"
 """What clients are told."""
 

@@ -5,15 +5,15 @@ from enum import Enum
 from overlane.errors import OverlaneError
 from overlane.pubsub.counters import Refusal
 
-STORE_FAILS = "the durable store takes nothing at the moment"
+STORE_FAILS = "the durable store cannot write at the moment"
 
 
 class RequestFault(Enum):
-    NOT_ALLOWED = "the client has no right to it"
-    INVALID_TOPIC = "a topic or filter that is not well formed, too long or too deep"
+    NOT_ALLOWED = "the client has no permission"
+    INVALID_TOPIC = "a topic or filter that is invalid, too long or has too many levels"
     INVALID_OVERRIDE = "a QoS override or a content filter that cannot be read"
     UNPROCESSABLE = "the broker cannot handle it"
-    NO_ROOM = "a quota is used up, or the store or the overlay has no room now"
+    NO_ROOM = "a quota is exhausted, or the store or the overlay has no space now"
 
 
 class RequestRefused(OverlaneError):

@@ -40,7 +40,7 @@ from overlane.pubsub.state import State
 from overlane.pubsub.subscriptions.table import Audience
 from overlane.pubsub.suspects import suspect_of
 
-OVERLAY_BUSY = "the overlay has no room now; try again"
+OVERLAY_BUSY = "the overlay has no space now; try again"
 OVERLAY_TOO_LARGE = "too large for the overlay"
 WITHHELD_TOLD = 3
 """Brokers that are named."""
@@ -77,7 +77,7 @@ class Publishing:
                 raise PublicationRefused(RequestFault.NO_ROOM, Refusal.STORE, STORE_FAILS)
             if state.suspects and _suspect(message, session, identifier) in state.suspects:
                 raise PublicationRefused(
-                    RequestFault.UNPROCESSABLE, Refusal.SUSPECT, "this message has ended the broker twice"
+                    RequestFault.UNPROCESSABLE, Refusal.SUSPECT, "this message has crashed the broker twice"
                 )
             if is_advertisement(message.topic):
                 self._advertise(message, session, now)
@@ -411,7 +411,7 @@ class Publishing:
         state.batch.extend(effects)
         if has_room:
             return None
-        return PublicationRefused(RequestFault.NO_ROOM, Refusal.QUOTA, "no room for more retained messages")
+        return PublicationRefused(RequestFault.NO_ROOM, Refusal.QUOTA, "no space for more retained messages")
 
     def _send_up(
         self, message: Message, qos: QosClass, publisher: Publisher | None, now: Nanos, served: tuple[str, ...]

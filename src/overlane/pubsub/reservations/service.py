@@ -31,8 +31,8 @@ RESERVATIONS = "$overlane/reservations/"
 AWAY_NS: Nanos = 10 * SECOND
 """How long the advertisements of a client outlive its connection."""
 REQUESTS_MAX = 4096
-ROUTING = "got a reservation at a routing broker; expected an edge, where clients are"
-NAMED = "got a reservation in a domain with topic names of its own; expected a domain without"
+ROUTING = "got a reservation at a routing broker; expected an edge"
+NAMED = "got a reservation in a domain with its own topic names; expected a domain without"
 WILD = "got a wildcard in the first two levels of {}; expected none, since routing brokers share topics by these levels"
 
 

@@ -92,7 +92,7 @@ class Streams:
         if len(self._streams) >= state.limits.streams:
             raise Unwelcome(f"more than {state.limits.streams} streams")
         if state.is_store_failing:
-            raise Unwelcome("the durable store takes nothing at the moment")
+            raise Unwelcome("the durable store cannot write at the moment")
         log = StreamLog(name, topic_filter, scope, user, now, lambda: state.limits)
         session = _session(log)
         if user is not None and not state.settings.access.may_subscribe(user, session.client_id, topic_filter):
