@@ -86,7 +86,7 @@ class RenewInterest:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time that `OverlayBroker.next_deadline` asked for has come."""
+    """The time of `OverlayBroker.next_deadline` has come."""
 
 
 @dataclass(frozen=True, slots=True)

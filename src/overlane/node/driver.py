@@ -118,7 +118,7 @@ class Driver:
         self.end_turn_soon()
 
     def stop(self) -> None:
-        """No more turns: whatever comes now would find the store closed."""
+        """No more turns: the store is closed for later input."""
         self._is_stopped = True
         self.observing.show()
         if self._timer is not None:
@@ -235,7 +235,7 @@ class Driver:
         self.end_turn_soon()
 
     def _pipe_failed(self, link: ClientLink, error: Exception) -> None:
-        """Something was not handed to one client's transport: nothing must be sent behind it."""
+        """Data was not passed to a client's transport: nothing must be sent after it."""
         link.break_off()
         self.failures.isolated(Failure("transport", link.connection.peer.address, error))
 

@@ -183,7 +183,7 @@ class PubSub:
         return state.batch.take() + queue_records if state.batch.pending else queue_records
 
     def commits_since(self, since_ns: Nanos) -> None:
-        """Since when the oldest batch is under way that is not on disk; NEVER if there is none."""
+        """The submission time of the oldest batch that is not on disk; NEVER if there is none."""
         self.state.commit_since_ns = since_ns
 
     def durable(self, turn: int, now: Nanos) -> bool:
@@ -227,7 +227,7 @@ class PubSub:
         return bool(self.state.failures)
 
     def take_notices(self) -> tuple[list[Notice], int]:
-        """What operators want to read of, and of how many more there was no room to tell."""
+        """Notices for operators, and the number of notices beyond the limit."""
         return self.state.notices.take()
 
     def take_questions(self) -> list[Question]:
@@ -249,7 +249,7 @@ class PubSub:
         return touched
 
     def take_failures(self, now: Nanos) -> list[Failure]:
-        """Inputs that failed by our own fault since this was last called; who is ended for it has left."""
+        """Inputs that failed because of an internal error since the last call; their connections are closed."""
         failed, self.state.failures = self.state.failures, []
         for _, connection in failed:
             if connection is not None:
@@ -257,7 +257,7 @@ class PubSub:
         return [failure for failure, _ in failed]
 
     def reconfigure(self, settings: Settings) -> None:
-        """New limits, rights and classes, from now on; what is connected stays connected."""
+        """New limits, permissions and classes; existing connections stay."""
         self.state.settings = settings
         self.state.retained.limits = settings.limits
         self.state.subscriptions.forget()
@@ -269,14 +269,14 @@ class PubSub:
         self.handouts.reassigned(now)
 
     def meet_others(self, now: Nanos) -> None:
-        """There are other brokers from now on, which have to know what was retained before."""
+        """Other brokers have joined, and need the messages that were retained before."""
         self.state.cluster.start(now)
         for kept in self.state.retained.walk("#"):
             if kept is not None:
                 self.state.cluster.retain(kept, now)
 
     def store_is_failing(self, is_failing: bool, can_erase: bool = False) -> None:
-        """`can_erase`: it fails for want of room, and whatever makes room is welcome."""
+        """`can_erase`: it fails because the disk is full, and erasing records is possible."""
         self.state.is_store_failing = is_failing
         self.state.can_erase = can_erase or not is_failing
         if not is_failing:
@@ -328,7 +328,7 @@ class PubSub:
         self.publishing.remove_retained(topic, now)
 
     def drain(self, now: Nanos) -> None:
-        """Accept no more clients; connected ones are told to use another server."""
+        """Accept no more clients; connected ones are sent to another server."""
         state = self.state
         state.is_draining = True
         consumers = dict.fromkeys([*state.connections, *(one.consumer for one in state.sessions.values())])

@@ -205,7 +205,7 @@ class ClientLink:
             self._pipe.pause_reading()
 
     def _read_on_ahead(self) -> None:
-        """Handle what is left of its acknowledgements, or read more."""
+        """Handle its remaining acknowledgements, or read more."""
         if self.connection.has_acknowledgements_ahead:
             self._read_ahead(b"", self._now())
             self._end_turn_soon()
@@ -280,14 +280,14 @@ class ClientLink:
         self._end_turn_soon()
 
     def break_off(self) -> None:
-        """Without another word: what was to be sent cannot be."""
+        """Close without sending the remaining data, which cannot be sent."""
         self._is_closing = True
         self._pipe.abort()
 
     # From the driver
 
     def end_for_failure(self, kind: str, error: Exception) -> None:
-        """The client is told of an internal error, and its connection ended."""
+        """Send the client an internal error, and close its connection."""
         self._server.failed(self.connection, kind, error)
 
     def send(self, chunks: list[bytes], waits: bool) -> None:
@@ -309,7 +309,7 @@ class ClientLink:
             self._pipe.pause_reading()
 
     def release(self) -> None:
-        """The records that the first of what is held waited for are on disk."""
+        """The records that the first held packets waited for are on disk."""
         if self._held:
             first = self._held.pop(0)
             self._held = self._held or None
@@ -325,7 +325,7 @@ class ClientLink:
             self._go_on()
 
     def _acks(self) -> int:
-        """How many of them are in what is held back now."""
+        """The number of them in the held data."""
         self.connection.acks_held += self.connection.acks_taken
         return self.connection.acks_taken
 
@@ -352,7 +352,7 @@ class ClientLink:
                 self._drain = self._lingering.begin(self._pipe)
 
     def _say_more(self) -> None:
-        """What did not leave for want of room may do so now."""
+        """There is space again for data that could not be sent."""
         if not self._is_full and not self._is_closing:
             self._writable()
 

@@ -78,7 +78,7 @@ Records = dict[tuple[str, bytes], bytes | None]
 Packets = tuple[ClientConnection, list[bytes], bool]
 """For one client; whether they wait for the batch of the turn, or for the one submitted last if it has none."""
 Delivered = tuple[Deliver, Sequence[Mixed]]
-"""What the overlay has brought, and what was in its mixed runs."""
+"""Deliveries of the overlay, and the contents of their mixed runs."""
 Told = Close | LaterIncarnationKnown | ScopeChanged | DirectLinksWanted | ReportedEffect
 """Effects that are for the driver to carry out, or for people to know."""
 
@@ -107,7 +107,7 @@ class Outcome:
     """Inputs that failed by a fault of ours and were isolated."""
     told: Sequence[Told] = ()
     delivered: Sequence[Delivered] = ()
-    """Has been handed to local subscribers: for observers."""
+    """Passed to local subscribers: for observers."""
     released: Sequence[ClientConnection] = ()
     """Whose packets have waited for the batch that was committed."""
     packets: Sequence[Packets] = ()
@@ -121,13 +121,13 @@ class Outcome:
     turn: int = 0
     """The number of the turn whose records they are."""
     written: Sequence[object] = ()
-    """Who has waited (`when_written`) for what is on disk now."""
+    """Calls that waited (`when_written`) for records that are now on disk."""
     turn_written: int | None = None
     """The records of all turns up to this one have just reached the disk."""
     lets_links_send: bool = False
     """Frames for neighbours may be ready; `links_have_sent` when they have been pulled."""
     questions: Sequence[Question] = ()
-    """What must be found out about clients, and which of them have their sessions elsewhere."""
+    """Questions about clients, and clients whose sessions are at other brokers."""
     notices: Sequence[Notice] = ()
     notices_left_out: int = 0
     needs_turn: bool = False
@@ -149,7 +149,7 @@ class Turn:
         self._deliver = layers.receiver(server.deliver)
         self.pubsub = server.pubsub
         self.protocols: dict[str, AnyServer] = {MQTT: server}
-        """The servers of the protocols that clients can use here; others are made when they are asked for."""
+        """The servers of the protocols that clients can use here; others are created on request."""
         self.core = core
         self.reserving = reserving
         self.backpressure = Backpressure(uplink)
@@ -190,7 +190,7 @@ class Turn:
             self.reserving.link_down(event.peer, now)  # a new connection replaces one that was open before
 
     def touch_core(self) -> None:
-        """Let the core look at what is due at the end of the turn, whatever else has come."""
+        """Let the core do due work at the end of the turn, also without other input."""
         self._is_core_touched = True
 
     def receive(self, peer: str, data: bytes, now: Nanos, lane: Lane) -> ReceiveResult | Outcome:
@@ -238,7 +238,7 @@ class Turn:
         return found
 
     def tick(self, now: Nanos) -> None:
-        """The time that `next_deadline` asked for has come."""
+        """The time of `next_deadline` has come."""
         self.pubsub.tick(now)
         if self._core_due <= now:
             self.handle(Tick(), now)

@@ -51,7 +51,7 @@ class Drafts:
         self.open: list[Outflow] = []
         """Flows with a draft."""
         self.published: list[Message] = []
-        """What local subscribers get."""
+        """Messages for local subscribers."""
 
     def publish(self, topic: str, body: bytes, now: Nanos, flags: int = 0) -> PublishResult:
         """A local publisher's message. Nothing leaves before `flush`."""
@@ -147,7 +147,7 @@ class Drafts:
         flow.open_mixed_run(flags, len(encoded)).add(topics, encoded, count, alone)
         return _ACCEPTED
 
-    # Messages that wait for news of who needs them
+    # Messages that wait until their destinations are known
 
     def waits(self, topic: str) -> bool:
         """Whether a message on the topic has to wait, at an edge; that it is published is noted."""
@@ -188,7 +188,7 @@ class Drafts:
         return _ACCEPTED
 
     def release_held(self, groups: Iterable[int], now: Nanos) -> None:
-        """Send what has waited."""
+        """Send waiting messages."""
         source = self._source
 
         def send(held: HeldMessage, may_wait: bool) -> PublishResult:
@@ -259,7 +259,7 @@ class Drafts:
         return is_more_to_do
 
     def next_deadline(self) -> Nanos:
-        """What has waited for room may go as soon as there is some."""
+        """Messages that wait for space may be sent as soon as there is some."""
         if self.open and any(self._source.has_room(flow) for flow in self.open):
             return self._flushed_ns + 1
         return NEVER
@@ -272,14 +272,14 @@ class Drafts:
         return entry
 
     def forget_topics(self) -> None:
-        """Who gets which topic must be found out anew."""
+        """The destinations of topics must be computed again."""
         self._topics.clear()
         self._carried.clear()
 
-    # How far the way and those at its end are behind
+    # Backpressure of the path and of remote subscribers
 
     def path_fullness(self, topic: str, qos: QosClass) -> float:
-        """How full the queues are that messages of the topic join, with what waits to join them: from 0, 1 is full."""
+        """Fullness of the queues for the topic's messages, including waiting messages: from 0, 1 is full."""
         much = self._queue_bytes_max // 4
         for flow in self.open:
             if flow.draft_bytes > much:
@@ -294,17 +294,17 @@ class Drafts:
         return 0.0 if found is None else self._fullness(found)
 
     def flow_key(self, topic: str, qos: QosClass) -> Hashable:
-        """What topics have in common that share a flow; None if this one has none."""
+        """The same for topics that share a flow; None if this topic has none."""
         found = self._carried.get((topic, qos))
         return None if found is None else found.name
 
     def fullness_of(self, flow_key: Hashable) -> float:
-        """As `path_fullness`, of what `flow_key` has told; 0 where that is no more."""
+        """As `path_fullness`, for a result of `flow_key`; 0 if that flow no longer exists."""
         found = self._source.flows.get(flow_key)  # type: ignore[call-overload]  # a name of no flow is found nowhere
         return 0.0 if found is None else self._fullness(found)
 
     def progress_of(self, flow_key: Hashable) -> int:
-        """Bytes that have left over the first links of the way; it grows while they take anything."""
+        """Bytes sent over the first links of the path; it grows while they send anything."""
         found = self._source.flows.get(flow_key)  # type: ignore[call-overload]
         return 0 if found is None else self._source.progress(found)
 
@@ -312,12 +312,12 @@ class Drafts:
         return self._source.path_fullness(flow) + flow.draft_bytes / self._queue_bytes_max
 
     def backpressure(self, topic: str, qos: QosClass, now: Nanos) -> float:
-        """How far readers elsewhere, or the way to them, are behind what is published here: from 0, not at all."""
+        """Lag of remote subscribers, or of the path to them: from 0, none."""
         flow = self._carried.get((topic, qos))
         return 0.0 if flow is None else flow.backpressure(topic, now)
 
     def carried_topics(self, topics_max: int) -> dict[tuple[QosClass, tuple[str, ...]], list[str]]:
-        """Topics that lately went along each route, which has this class and these destinations; some of them."""
+        """Some of the topics that recently used each route, by its class and destinations."""
         found: dict[tuple[QosClass, tuple[str, ...]], list[str]] = {}
         sent = ((topic, flow) for (topic, _), flow in self._carried.items())
         published = ((topic, entry[0]) for topic, entry in self._topics.items())

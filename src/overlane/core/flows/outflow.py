@@ -108,7 +108,7 @@ class Outflow:
         """Messages published in this turn, and those that could not leave at the end of the one before."""
         self.draft_bytes = 0
         self.mixed_run: MixedRun | None = None
-        """What plain messages of this turn join; it comes behind the draft."""
+        """The mixed run of this turn's plain messages; it follows the draft."""
         self.joinable: tuple[Message, int, bytes] | None = None
         """A message that others may still join, if it is the last of the draft; its flags and bytes in a mixed run."""
         self.sequence = 0
@@ -121,7 +121,7 @@ class Outflow:
         self.route: Route | None = None
         """The route of its parcels, once there is one."""
         self.behind: frozenset[str] = frozenset()
-        """Topics that have a flow of their own."""
+        """Topics with a separate flow."""
         self.separate_flows: dict[str, Outflow] = {}
         """Flows to the same destinations in the same class, each for one topic whose readers are behind, or were."""
         self.main: Outflow = self
@@ -202,7 +202,7 @@ class Outflow:
         )
 
     def waits_for_room(self, parcel: Retained) -> bool:
-        """Whether what was sealed before this has no room on its way to any that misses it."""
+        """Whether earlier parcels wait for space to a destination that lacks them."""
         return all(self.send_windows[name].waits_for_room for name in parcel.missing)
 
     def put_back(self, parcel: Retained, destinations: Iterable[str]) -> None:

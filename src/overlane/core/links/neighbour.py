@@ -92,7 +92,7 @@ class Neighbour:
         self.tier = 0
         """From its greeting (`frame_codec.Hello`)."""
         self.is_encrypted = False
-        """Whether nobody but the two brokers can read what passes."""
+        """Whether only the two brokers can read its data."""
         self.reported_state = LinkState.FAILED
         self.claimed: LinkClaim | None = None
         """What was last advertised of this link."""
@@ -100,7 +100,7 @@ class Neighbour:
 
     def _reset(self) -> None:
         self.wake_at: Nanos | None = None
-        """The next deadline; None if it has to be found anew."""
+        """The next deadline; None if it has to be computed again."""
         self.touch()
         self._signals.ready.discard(self.name)
         self.connected = False
@@ -200,7 +200,7 @@ class Neighbour:
             self._signals.ready.add(self.name)
 
     def want_scope(self) -> None:
-        """Send it what it is to know of shared filters and groups, as the link has room."""
+        """Send it shared filters and groups, as the link has space."""
         if self.greeted:
             self.has_scope_news = True
             self._signals.ready.add(self.name)
@@ -291,7 +291,7 @@ class Neighbour:
     def pull_parcel(
         self, now: Nanos, in_buffer: int, is_urgent: bool = False
     ) -> tuple[OutgoingParcel | None, bytes, list[QueuedItem]]:
-        """The parcel to send next with its bytes, and what is no longer worth sending."""
+        """The parcel to send next with its bytes, and parcels that can no longer be in time."""
         lane = self.queue.reserved
         finish_ns = NEVER if lane is None else lane.first_finish_ns
         item, dropped = self.queue.pull_urgent(now, in_buffer) if is_urgent else self.queue.pull(now, in_buffer)
@@ -376,7 +376,7 @@ class Neighbour:
         self.health.answered(token, now)
 
     def path_changed(self, rtt_ns: Nanos, now: Nanos) -> None:
-        """Another path is used, and what was not acknowledged was sent again over it."""
+        """Another path is used, and unacknowledged data was sent again over it."""
         self.health.path_changed(rtt_ns, now)
         self._unacknowledged.sent_again(self.health.patience_ns, now)
         self.touch()
@@ -433,7 +433,7 @@ class Neighbour:
         self._signals.woken = True
 
     def _wake_by(self, when: Nanos) -> None:
-        """Something is due at this time, beside what was due before."""
+        """Additional work is due at this time."""
         if self.wake_at is not None and when < self.wake_at:
             self.wake_at = when
             if when < self._group.wake_at:

@@ -109,7 +109,7 @@ class Uplink(Protocol):
     def unsubscribe(self, subscriber: str, topic_filter: str, now: Nanos) -> None: ...
 
     def renew(self, topic_filter: str, now: Nanos) -> None:
-        """What is retained for the filter is to be handed to this edge, even if the filter was needed before."""
+        """Send this edge the retained messages of the filter, even if the filter was needed before."""
 
 
 class Alone:

@@ -104,11 +104,11 @@ class Consumer(ConnectionEnd, Protocol):
 
 class Publisher(ConnectionEnd, Protocol):
     stops_for: Hashable
-    """The way (`Uplink.way_of`) on which its messages find no room; None while it may go on."""
+    """The flow (`Uplink.way_of`) without space for its messages; None while it may continue."""
     stops_until_ns: Nanos
     waits_on: bool
     """Whether it may be stopped for longer than that, while its way moves: nothing of it has a deadline."""
     passes: bool
-    """It was stopped for long enough: what it publishes next is accepted, room or not."""
+    """It was stopped for long enough: its next messages are accepted, even without space."""
     keep_alive_ns: Nanos
-    """After this time without input it counts as gone, whatever the cause."""
+    """After this time without input it counts as disconnected."""

@@ -33,12 +33,12 @@ class LoginVerdict(Enum):
 
 LOGIN_BUSY = "too many logins at once; try again"
 LOGIN_UNAVAILABLE = "the login service of this broker does not answer; try again later"
-"""What clients are told."""
+"""Error texts for clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authenticate:
-    """Find out whether the client is who it says; answer with `ProtocolServer.authenticated`."""
+    """Authenticate the client; answer with `ProtocolServer.authenticated`."""
 
     connection: ClientConnection
     user: str

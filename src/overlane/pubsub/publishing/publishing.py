@@ -232,7 +232,7 @@ class Publishing:
         return Accepted(bool(audience.receivers or audience.groups or is_carried), *given, told=told)
 
     def _withheld(self, topic: str, publisher: Publisher | None) -> str:
-        """Count and report a message that some brokers need and may not get; what its publisher is told."""
+        """Count and report a message that some brokers need and may not get; returns the text for its publisher."""
         names = self._state.uplink.withheld_from(topic)
         if not names:
             return ""
@@ -272,7 +272,7 @@ class Publishing:
             state.needs_mirror = True
 
     def _advertise(self, message: Message, session: Session, now: Nanos) -> None:
-        """A document that says what a publisher is going to publish; or PublicationRefused."""
+        """An advertisement of a publisher; or PublicationRefused."""
         state, name = self._state, message.topic[len(ADVERTISE) :]
         try:
             topic_filter = self._reservations.filter_of(name, message.payload)
@@ -295,7 +295,7 @@ class Publishing:
         return found
 
     def _stamp(self, message: Message, session: Session, user_properties: Sequence[tuple[str, str]]) -> Policy | None:
-        """The policy of its topic, whose publishers are told apart; or PublicationRefused."""
+        """The policy of its topic, which distinguishes publishers; or PublicationRefused."""
         policy = self._policies.of(message.topic)
         if policy is None:
             return None
@@ -394,7 +394,7 @@ class Publishing:
         return bool(kept)
 
     def remove_retained(self, topic: str, now: Nanos) -> None:
-        """An operator removes a topic's retained message, at all brokers. Subscribers are told nothing.
+        """An operator removes a topic's retained message, at all brokers. Subscribers are not notified.
         PublicationRefused if it cannot be done now."""
         if not self._state.can_erase:
             raise PublicationRefused(RequestFault.NO_ROOM, Refusal.STORE, STORE_FAILS)
