@@ -29,6 +29,7 @@ path = "{path}"
 brokers_min = 1
 brokers_max = {brokers_max}
 rate = "800kbit"
+grow_above = {grow_above}
 grow_after = "{patience_s}s"
 shrink_after = "{patience_s}s"
 launcher = "local"
@@ -52,11 +53,17 @@ class Moment:
 
 @contextmanager
 def elastic_overlay(
-    folder: Path, ensemble: Ensemble, path: str, brokers_max: int = 2, patience_s: int = 1
+    folder: Path, ensemble: Ensemble, path: str, brokers_max: int = 2, patience_s: int = 1, grow_above: float = 0.7
 ) -> Iterator[Tiers]:
     """One routing broker and two edges to begin with, run by `overlane up`."""
     tiers = Tiers(folder, ensemble, path)
-    text = NETWORK.format(zookeeper=ensemble.addresses, path=path, brokers_max=brokers_max, patience_s=patience_s)
+    text = NETWORK.format(
+        zookeeper=ensemble.addresses,
+        path=path,
+        brokers_max=brokers_max,
+        patience_s=patience_s,
+        grow_above=grow_above,
+    )
     for name, (role, domain) in BROKERS.items():
         broker = Broker(name, role, domain, free_ports(3))
         mqtt, overlay, admin = (f'"127.0.0.1:{port}"' for port in broker.ports)

@@ -1,8 +1,10 @@
 """The routing tier grows and shrinks while it is in use: real brokers, a real launcher, real ZooKeeper."""
 
 import asyncio
+import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,12 +12,18 @@ from typing import TYPE_CHECKING
 import pytest
 from services import has_zookeeper
 
+from overlane.coordination.client import coordination_client
+from overlane.coordination.reading import read_overview
+from overlane.coordination.zookeeper import Access
 from overlane.local_ports import free_row
 from waiting import eventually
 
 if TYPE_CHECKING:
+    from _elastic import Watch
     from _tiers import Ensemble, Load, Tiers
 
+PEAK_IN_S = 600
+START_S = 60.0
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 pytestmark = [
@@ -53,6 +61,47 @@ def test_overlane_up_runs_another_routing_broker_while_the_load_is_high_and_noth
         print(asyncio.run(grow_and_shrink(load, watch, brokers_max=2)))
     assert_nothing_is_lost(load)
     assert watch.changes() == [(1, 2), (2, 1)]
+
+
+def test_a_plan_that_expects_more_load_starts_a_routing_broker_before_it_comes(
+    tmp_path: Path, ensemble: "Ensemble"
+) -> None:
+    from _elastic import Watch, elastic_overlay
+    from _tiers import Load
+
+    now_s = int(time.time())
+    peak = {"start_s": now_s + PEAK_IN_S - 3_600, "rates": [100.0, 400.0]}
+    (tmp_path / "plan.json").write_text(json.dumps({"made_ns": now_s * 10**9, "load": peak}))
+    # The present load alone is never enough, the expected one is: four times a third and more.
+    with elastic_overlay(tmp_path, ensemble, "/expected", grow_above=1.0) as tiers:
+        load = Load(tiers, 4)
+        why = asyncio.run(_expected(tmp_path, tiers, load, Watch(tiers)))
+    assert "4.0 times as much is expected" in why
+    assert_nothing_is_lost(load)
+
+
+async def _expected(folder: Path, tiers: "Tiers", load: "Load", watch: "Watch") -> str:
+    """Why there is a second routing broker in the end."""
+    load.pad(500, 0.05)
+    async with load.running():
+        await watch.until(lambda now: now.wanted == now.carrying == 1 and now.load_max > 1 / 3, "one carries a third")
+        apply = [
+            sys.executable,
+            "-m",
+            "overlane",
+            "plan",
+            "apply",
+            str(folder / "plan.json"),
+            str(folder / "elastic.toml"),
+        ]
+        applied = await asyncio.create_subprocess_exec(*apply)
+        assert await applied.wait() == 0
+        await watch.until(lambda now: now.carrying == 2, "two carry")
+        async with coordination_client(Access(tiers.ensemble.addresses, tiers.path), START_S) as session:
+            wanted = (await read_overview(session)).wanted
+        await load.until_all_arrive()
+    assert wanted is not None
+    return wanted.why
 
 
 def test_the_leaders_command_starts_and_ends_routing_brokers_and_nothing_is_lost(

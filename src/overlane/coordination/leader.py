@@ -20,6 +20,7 @@ import msgspec
 
 from overlane.coordination.assignment.elasticity import Bounds, Elasticity
 from overlane.coordination.assignment.latencies import Latencies
+from overlane.coordination.assignment.load_outlook import LoadOutlook
 from overlane.coordination.assignment.placement import Bundle, RoutingBroker, Strategy, Tier, place, place_all
 from overlane.coordination.assignment.rebalancing import Rebalancer
 from overlane.coordination.assignment.standbys import choose_standbys
@@ -110,6 +111,7 @@ class Leader:
         self._distrusted: dict[str, tuple[int, Nanos]] = {}
         """By routing broker: the life in which it was not reached, and until when that counts."""
         self._bundles: Mapping[int, Bundle] = IDLE
+        self._outlook: LoadOutlook | None = None
 
     def follow(self, policy: AssignmentPolicy) -> None:
         """Decide by this policy from now on."""
@@ -117,6 +119,10 @@ class Leader:
             self.policy = policy
             self._elasticity = Elasticity(policy.bounds)
             self._next_round = 0
+
+    def expect(self, outlook: LoadOutlook | None) -> None:
+        """The load that a plan expects from now on; None: the present one."""
+        self._outlook = outlook
 
     def next_deadline(self) -> Nanos:
         return min(self._next_round, self._next_drain, self._elasticity.next_deadline())
@@ -272,7 +278,8 @@ class Leader:
     def _wanted(self, seen: Seen, loads: list[float], now: Nanos, unix_s: int) -> WantedRecord | None:
         """The number stays until there is a reason for another: one that dies is to be started again."""
         low, high = self.policy.bounds.brokers_min, self.policy.bounds.brokers_max
-        target = self._elasticity.wanted(loads, now)
+        growth = 1.0 if self._outlook is None else self._outlook.growth(unix_s)
+        target = self._elasticity.wanted(loads, now, growth)
         before = seen.wanted.routing if seen.wanted is not None else None
         if before is None:
             return WantedRecord(max(low, min(high, len(loads))), unix_s, "the brokers that are there")
@@ -283,7 +290,8 @@ class Leader:
             return WantedRecord(len(loads), unix_s, "the brokers that are there")
         mean = sum(loads) / len(loads) if loads else 0.0
         if target > max(before, len(loads)):
-            return WantedRecord(target, unix_s, f"the mean load is {mean:.0%}")
+            soon = f", {growth:.1f} times as much is expected" if growth > 1 else ""
+            return WantedRecord(target, unix_s, f"the mean load is {mean:.0%}{soon}")
         if target < len(loads) == before:
             return WantedRecord(target, unix_s, f"the mean load is {mean:.0%}")
         return None

@@ -16,6 +16,9 @@ the share of failures of two brokers that begin at the same time, for copies of 
 periods. Versions grow: a broker rejects a plan that is not newer than all it has received, or that was
 made from older history.
 
+`load` has the rate of all topics together that is expected in each hour from `start_s` on, for the number of routing
+brokers: {"start_s": 1790000400, "rates": [812.5, 1430.0]}.
+
 `domains` has allocation, mirrors and case base for items of the network file, in the words of `overlane plan casebase`.
 """
 
@@ -30,6 +33,7 @@ from overlane.network.syntax.kinds import name as name_kind
 
 PLAN_BYTES_MAX = 16 << 20
 SOURCE_MAX = 200
+LOAD_HOURS_MAX = 31 * 24
 
 
 class BadPlan(OverlaneError, ValueError):
@@ -93,6 +97,13 @@ class DomainForecast(msgspec.Struct, frozen=True):
     risk_max: float = 0.02
 
 
+class LoadForecast(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Messages per second of all topics together, by the hour."""
+
+    start_s: int
+    rates: tuple[float, ...]
+
+
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     made_ns: int
     """When the history ended that it was made from, since 1970."""
@@ -104,6 +115,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topics: dict[str, TopicForecast] = {}
     domains: dict[str, DomainForecast] = {}
     together: tuple[PairForecast, ...] = ()
+    load: LoadForecast | None = None
 
     def failure_of(self, broker: str) -> float | None:
         known = self.brokers.get(broker)
@@ -146,16 +158,22 @@ def check_plan(plan: Plan) -> None:
             raise BadPlan("links", f"{ends[0]}-{ends[1]} twice", "every link once")
     for number, pair in enumerate(plan.together):
         _check_pair(f"together[{number}]", pair)
+    if plan.load is not None:
+        _check_load(plan.load)
     for domain, forecast in plan.domains.items():
         _check_domain(f"domains.{domain}", forecast)
     for topic, rates in plan.topics.items():
-        try:
-            check_topic(topic)
-        except BadTopic as bad:
-            raise BadPlan("topics", repr(topic[:80]), str(bad)) from None
-        for rate in (rates.messages_per_second, rates.bytes_per_second):
-            if not (math.isfinite(rate) and rate >= 0):
-                raise BadPlan(f"topics.{topic}", f"{rate}", "rates that are not negative")
+        _check_topic(topic, rates)
+
+
+def _check_topic(topic: str, rates: TopicForecast) -> None:
+    try:
+        check_topic(topic)
+    except BadTopic as bad:
+        raise BadPlan("topics", repr(topic[:80]), str(bad)) from None
+    for rate in (rates.messages_per_second, rates.bytes_per_second):
+        if not (math.isfinite(rate) and rate >= 0):
+            raise BadPlan(f"topics.{topic}", f"{rate}", "rates that are not negative")
 
 
 def _check_pair(field: str, pair: PairForecast) -> None:
@@ -163,6 +181,13 @@ def _check_pair(field: str, pair: PairForecast) -> None:
         _check_name(f"{field}.brokers", broker)
     if not 0 <= pair.share <= 1:
         raise BadPlan(f"{field}.share", f"{pair.share}", "a share from 0 to 1")
+
+
+def _check_load(load: LoadForecast) -> None:
+    if load.start_s <= 0 or len(load.rates) > LOAD_HOURS_MAX:
+        raise BadPlan("load", f"{len(load.rates)} hours from {load.start_s}", f"at most {LOAD_HOURS_MAX} hours")
+    if not all(math.isfinite(rate) and rate >= 0 for rate in load.rates):
+        raise BadPlan("load.rates", "a rate below 0, or none", "rates that are not negative")
 
 
 def _check_domain(field: str, forecast: DomainForecast) -> None:

@@ -3,7 +3,8 @@
 It grows by what is missing when the mean load has been above 70 % for 30 s. It shrinks by one when for 300 s one fewer
 would have stayed below 50 %, and below 90 % after the failure of another. Growing is quick and shrinking slow, and
 between the two limits nothing happens: that keeps it from swinging. The limits are those of [routing] in the file;
-these are the defaults.
+these are the defaults. Where a plan expects more load soon (`load_outlook`), that load is judged instead of the present
+one.
 """
 
 from dataclasses import dataclass
@@ -33,9 +34,9 @@ class Elasticity:
     _high_since: Nanos | None = None
     _low_since: Nanos | None = None
 
-    def wanted(self, loads: list[float], now: Nanos) -> int:
-        """How many there should be, given the loads of those that take bundles."""
-        bounds, count, total = self.bounds, len(loads), sum(loads)
+    def wanted(self, loads: list[float], now: Nanos, growth: float = 1.0) -> int:
+        """How many there should be, given the loads of those that take bundles, and how much they will soon grow."""
+        bounds, count, total = self.bounds, len(loads), sum(loads) * growth
         if count < bounds.brokers_min:
             self._high_since = self._low_since = None
             return bounds.brokers_min

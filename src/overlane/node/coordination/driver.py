@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol, assert_never
 
 from overlane.coordination.assignment.elasticity import Bounds
+from overlane.coordination.assignment.load_outlook import LoadOutlook
 from overlane.coordination.assignment.placement import strategy_named
 from overlane.coordination.contract import (
     Answered,
@@ -44,6 +45,7 @@ from overlane.coordination.view import LINGER, Kept, OverlayView
 from overlane.core.events import DirectLinksWanted, ScopeDigest
 from overlane.core.units import NEVER, SECOND, Nanos
 from overlane.membership.membership import Membership
+from overlane.network.plan import Plan
 from overlane.network.schema import RoutingTier
 from overlane.node.coordination.closing import close_soon
 from overlane.node.coordination.launcher import Launcher
@@ -225,6 +227,12 @@ class Coordinated:
             self._leader.follow(policy_of(tier))
         self._tier = self._launcher.tier = tier
         self.view.file = file
+
+    def planned(self, plan: Plan | None) -> None:
+        """The plan that is followed from now on."""
+        load = None if plan is None else plan.load
+        if self._leader is not None:
+            self._leader.expect(None if load is None else LoadOutlook(load.start_s, load.rates))
 
     def config_taken_up(self, config: ConfigRecord) -> None:
         self.view.config = config

@@ -70,6 +70,7 @@ class Coordinating:
             self._config = started_with
             self._coordinated.config_taken_up(started_with)
         node.admin_service.inspection.coordination = self.coordination_view
+        node.admin_service.tell_plans(self._coordinated.planned)
         node.driver.observing.on_scope_changed = self._coordinated.scope_changed
         node.driver.observing.on_direct_links_wanted = self._coordinated.direct_links_wanted
         node.overlay.on_stranger = self._coordinated.dialled_by

@@ -10,6 +10,7 @@ from overlane.pipeline.output_directory import Run
 from overlane.pipeline.plans.broker_plan import brokers_plan
 from overlane.pipeline.plans.channels import channels_problem
 from overlane.pipeline.plans.domain_forecast import domain_forecast
+from overlane.pipeline.plans.load_forecast import load_forecast
 from overlane.pipeline.settings import PipelineSettings
 
 DEADLINE_MS = 200.0
@@ -35,6 +36,7 @@ def write_plans(run: Run, settings: PipelineSettings) -> None:
     tables = ("reliability", "topic_load", "lake_files", "failure_pairs")
     plan = brokers_plan(*(rows_of(run, table) for table in tables))
     if plan is not None:
+        plan = msgspec.structs.replace(plan, load=load_forecast(run))
         if settings.placement.filters:
             plan = msgspec.structs.replace(plan, domains=_domains(run, settings))
         (run.plans / "brokers.json").write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
