@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from mqttinbox import MqttInbox, publish
 
-from overlays import RealOverlay
+from overlane.local_ports import free_ports
+from overlays import RealOverlay, all_up
 from waiting import eventually
 
 pytest.importorskip("cyclonedds")
@@ -48,6 +49,23 @@ name = "readable"
 broker = "b"
 domain = {third}
 prefix = "json"
+format = "json"
+"""
+
+
+UP = """
+[brokers.one]
+mqtt = "127.0.0.1:{mqtt}"
+overlay = "127.0.0.1:{overlay}"
+admin = "127.0.0.1:{admin}"
+[telemetry]
+enabled = false
+[[dds]]
+name = "states"
+broker = "one"
+domain = {domain}
+topics = ["up_*"]
+prefix = "up"
 format = "json"
 """
 
@@ -154,6 +172,27 @@ def test_two_domains_interoperate_and_a_route_ends_with_its_reader(site: Site) -
         # The writer keeps the latest of each instance for those who come late (its DurabilityService).
         assert {" ".join(again.next().split()[:2]) for _ in range(3)} == {"disposed 2", "3 9.0", "1 99.0"}
         assert len(seen.messages) > count
+
+
+def test_overlane_up_runs_gateways_and_begins_them_anew_when_the_file_has_changed(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CYCLONEDDS_URI", LOOPBACK)
+    file, (mqtt, overlay, admin) = tmp_path / "up.toml", free_ports(3)
+    text = UP.format(mqtt=mqtt, overlay=overlay, admin=admin, domain=FIRST + 2)
+    file.write_text(text)
+    with (
+        all_up(file, tmp_path) as up,
+        MqttInbox(mqtt, "up/+", qos=1) as inbox,
+        MqttInbox(mqtt, "new/+", qos=1) as other,
+    ):
+        writer = site.app("write", FIRST + 2, "up_states")
+        writer.say("7 1.5")
+        eventually(lambda: bool(inbox.messages), "a sample has come", WITHIN_S, up.log.read_text)
+        assert inbox.messages[0].payload == b'{"id":7,"value":1.5,"unit":"C"}'
+        file.write_text(text.replace('prefix = "up"', 'prefix = "new"'))
+        up.reload()
+        eventually(lambda: bool(other.messages), "under the new prefix", WITHIN_S, up.log.read_text)
 
 
 def test_samples_are_json_for_mqtt_clients_and_back(site: Site) -> None:

@@ -37,24 +37,8 @@ def gateway(
     with exit_on_error():
         found = read_network(network)
         dds = next((one for one in found.dds if one.name == name or (not name and not found.gateways)), None)
-        if dds is None:
-            uvloop.run(_run(network, name, supervised))
-        else:
-            mqtt = endpoints(found, dds.broker, str(network)).mqtt
-            reached = "127.0.0.1" if mqtt.is_wildcard() else mqtt.host
-            uvloop.run(_run_dds(RunningDdsGateway(dds, f"{reached}:{mqtt.port}"), dds, supervised))
-
-
-async def _run_dds(running: RunningDdsGateway, gateway: DdsGateway, supervised: bool) -> None:
-    """Until Ctrl-C or SIGTERM."""
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
-    if supervised:
-        await SupervisorPipe(ended.set, ended.set).connect()
-    print(f"ready  {gateway.name}  {gateway.broker} and DDS domain {gateway.domain}", flush=True)
-    await running.run(ended)
+        chosen = _chosen(found, name, str(network)) if dds is None else dds
+        uvloop.run(_run(network, chosen.name, supervised))
 
 
 async def _run(file: Path, name: str, supervised: bool) -> None:
@@ -67,14 +51,14 @@ async def _run(file: Path, name: str, supervised: bool) -> None:
     if supervised:
         await SupervisorPipe(ended.set, ended.set).connect()
     network = read_network(file)
-    name = _chosen(network, name, str(file)).name
     is_told = False
     while not ended.is_set():
         chosen = _chosen(network, name, str(file))
-        running = RunningGateway(network, chosen, str(file))
+        running = _running(network, chosen, str(file))
         if not is_told:
             is_told = True
-            print(f"ready  {name}  {chosen.broker} and {chosen.to}\nlinked  {chosen.to}", flush=True)
+            to = f"DDS domain {chosen.domain}" if isinstance(chosen, DdsGateway) else chosen.to
+            print(f"ready  {name}  {chosen.broker} and {to}\nlinked  {to}", flush=True)
         over = asyncio.Event()
         watching = asyncio.create_task(_watch(file, network, name, ended, reload, over))
         try:
@@ -107,12 +91,22 @@ async def _watch(
         except (ConfigError, Unavailable) as error:
             log.error("configuration unchanged: %s", error.with_code())
             continue
-        if (now.gateways, now.brokers) != (network.gateways, network.brokers):
+        if (now.gateways, now.dds, now.brokers) != (network.gateways, network.dds, network.brokers):
             over.set()
             return now
 
 
-def _chosen(network: Network, name: str, file: str) -> Gateway:
+def _running(network: Network, chosen: Gateway | DdsGateway, file: str) -> RunningGateway | RunningDdsGateway:
+    if isinstance(chosen, Gateway):
+        return RunningGateway(network, chosen, file)
+    mqtt = endpoints(network, chosen.broker, file).mqtt
+    reached = "127.0.0.1" if mqtt.is_wildcard() else mqtt.host
+    return RunningDdsGateway(chosen, f"{reached}:{mqtt.port}")
+
+
+def _chosen(network: Network, name: str, file: str) -> Gateway | DdsGateway:
+    if (dds := next((one for one in network.dds if one.name == name), None)) is not None:
+        return dds
     names = [one.name for one in network.gateways]
     if not name and len(names) == 1:
         return network.gateways[0]

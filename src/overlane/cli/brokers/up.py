@@ -133,7 +133,7 @@ def _require_kazoo() -> None:
 
 
 def _gateway_names(network: Network) -> list[str]:
-    return [one.name for one in network.gateways]
+    return [*(one.name for one in network.gateways), *(one.name for one in network.dds)]
 
 
 def _names(network: Network) -> list[str]:
