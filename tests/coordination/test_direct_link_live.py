@@ -59,4 +59,4 @@ async def _publish_until_linked(tiers: "Tiers") -> None:
         while "link to east-1 is up" not in log.read_text():
             await writer.publish("urgent/hall/fire", "now", qos=0)
             await asyncio.sleep(0.05)
-    assert "direct links wanted with: east-1" in log.read_text()
+    assert "wanted direct links: east-1" in log.read_text()

@@ -173,7 +173,7 @@ def test_a_configuration_becomes_a_network_file(tmp_path: Path) -> None:
     )
     made = init(tmp_path / "plant.toml", "--brokers", "plant", "--mosquitto", tmp_path / "mosquitto.conf")
     assert made.exit_code == 0, made.output
-    assert "not taken over: line 19: sys_interval 10: no counterpart" in made.output
+    assert "not converted: line 19: sys_interval 10: no counterpart" in made.output
     assert "bridge far" in made.output
     network = read_network(tmp_path / "plant.toml")
     assert {name: str(at) for name, at in network.brokers[0].listeners.items()} == {

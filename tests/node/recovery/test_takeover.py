@@ -169,7 +169,7 @@ def test_an_operator_moves_a_broker_away_and_back_and_a_silent_host_is_replaced(
         where = ("--zookeeper", ensemble.addresses, "--path", made.path)
         for host, other in (("west-2", "west-1"), ("west-1", "west-2")):
             moved = await asyncio.to_thread(overlane, "recovery", "move", "west-1", host, *where)
-            assert f"west-1 is served by {host}" in moved.stdout, moved.stderr
+            assert f"west-1 runs at {host}" in moved.stdout, moved.stderr
             await load.until_more()
             await made.until_set("west-1", host, 1)
             await asyncio.to_thread(assert_shown, where, host, other)

@@ -39,7 +39,7 @@ def _show(result: QueryResult[DirectoryView], topic: str | None) -> RenderableTy
         return "no [items]: see docs/items.md"
     parts: list[RenderableType] = []
     for domain, view in sorted(domains.items()):
-        master = view.master or "nobody"
+        master = view.master or "none"
         parts.append(f"{escape(domain)}: epoch {view.epoch}, {escape(view.state)}; master {escape(master)}")
         shown = table("item", "topics", "primary", "mirror", "critical", wrapped=("topics",))
         for one in view.items:

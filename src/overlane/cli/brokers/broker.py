@@ -244,7 +244,7 @@ async def _run_host(host: "Hosting", pipe: SupervisorPipe | None) -> None:
 
 def _print_waiting(name: str, why: str) -> None:
     """As a broker that serves: whoever has started it need not wait for more."""
-    print(f"{READY}  {name}  {why}\nlinked  with nobody", flush=True)
+    print(f"{READY}  {name}  {why}\nlinked  without neighbours", flush=True)
     service_manager().ready(why)
 
 
@@ -277,7 +277,7 @@ async def _print_links(node: Node, is_supervised: bool) -> None:
         except TimeoutError:
             _say(f"{WAITING}  for links to {', '.join(node.overlay.missing)}", node)
     await node.overlay.linked.wait()
-    _say(f"linked  {', '.join(node.overlay.neighbours) or 'with nobody'}", node)
+    _say(f"linked  {', '.join(node.overlay.neighbours) or 'without neighbours'}", node)
 
 
 def _say(text: str, node: Node) -> None:

@@ -58,7 +58,7 @@ def init(
     if (directory / f"{CA}.key").exists() or (directory / f"{CA}.pem").exists():
         fail(f"{directory}: there is an authority already, which was not changed")
     _write(directory, CA, new_authority(name, days))
-    typer.echo(f"made the authority {directory / CA}.pem; keep {directory / CA}.key off the brokers' machines")
+    typer.echo(f"created the authority {directory / CA}.pem; keep {directory / CA}.key off the brokers' machines")
 
 
 @app.command()

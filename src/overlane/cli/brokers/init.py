@@ -97,7 +97,7 @@ def init(
 
 
 def _from_mosquitto(conf: Path, name: str, file: str) -> str:
-    """What was not taken over stands at the head of the file, and on standard error."""
+    """Write the file. Settings that were not converted are listed at its beginning, and on standard error."""
     from overlane.migration import migrated
     from overlane.network import format_network
 
@@ -116,8 +116,8 @@ def _from_mosquitto(conf: Path, name: str, file: str) -> str:
     if made.faults:
         fail("\n".join(f"{conf}: {fault}" for fault in made.faults))
     for note in made.notes:
-        typer.echo(f"{conf}: not taken over: {note}", err=True)
-    notes = "".join(f"# Not taken over: {note}\n" for note in made.notes)
+        typer.echo(f"{conf}: not converted: {note}", err=True)
+    notes = "".join(f"# Not converted: {note}\n" for note in made.notes)
     network = structs.replace(made.network, security=_found_from(Path(file).parent, conf.parent, made.network.security))
     return f"{HEAD.format(file=file)}{notes}{format_network(network)}"
 

@@ -117,7 +117,7 @@ def move(
     with exit_on_error():
         access = where.access(file)
         epoch = asyncio.run(move_broker(access, name, host, within))
-    typer.echo(f"{name} is served by {host}, epoch {epoch}")
+    typer.echo(f"{name} runs at {host}, epoch {epoch}")
 
 
 @app.command()

@@ -280,7 +280,7 @@ def _show_graph(problem: GraphProblem, found: GraphAnswer, console: Console) -> 
 
 def _show_whether_exact(exact: bool, console: Console) -> None:
     if not exact:
-        console.print("The search was cut short: a better set may exist.")
+        console.print("The search was stopped early: a better set may exist.")
 
 
 def _ns(field_name: str, given_ms: float) -> int:

@@ -196,7 +196,7 @@ class Coordinated:
         """Deadlines are at risk through the routing tier, or not any more."""
         self.participant.know(effect.peers)
         undialled = self.view.want_direct(effect.peers)
-        log.info("direct links wanted with: %s", ", ".join(effect.peers) or "nobody")
+        log.info("wanted direct links: %s", ", ".join(effect.peers) or "none")
         for peer in undialled:
             log.warning("no direct link with %s: it has registered no address", peer)
         for peer, reason in effect.given_up:
@@ -324,7 +324,7 @@ class Coordinated:
                 case ConfigChanged(config):
                     self._config_changed(config)
                 case LeaderChanged(name, epoch):
-                    log.info("%s leads, epoch %d", name if name is not None else "nobody", epoch)
+                    log.info("leader: %s, epoch %d", name if name is not None else "none", epoch)
                 case WantedChanged(wanted):
                     log.info("wanted routing brokers: %d, because %s", wanted.routing, wanted.why)
                 case NameTaken(name):

@@ -170,7 +170,7 @@ class ItemsAgent:
                     log.info("items: epoch %d, %s", policy.epoch, policy.why)
                     self._publish_directory()
                 case MasterChanged(name):
-                    log.info("items: %s is master of %s", name or "nobody", self._domain)
+                    log.info("items: master of %s: %s", self._domain, name or "none")
                 case Ignored(path, reason):
                     if path not in self._told and len(self._told) < TOLD_MAX:
                         self._told.add(path)
