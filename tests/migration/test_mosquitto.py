@@ -189,7 +189,7 @@ def test_a_configuration_becomes_a_network_file(tmp_path: Path) -> None:
     assert (limits.in_flight, limits.queue_messages, limits.keep_alive_s_max) == (50, 2_000, 120)
     assert limits.connections == 20_000
     assert network.access == tuple(read_acl(ACL).rules)
-    assert "# Not taken over: line 19: sys_interval" in (tmp_path / "plant.toml").read_text()
+    assert "# Not converted: line 19: sys_interval" in (tmp_path / "plant.toml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def init(
 
 
 def _from_mosquitto(conf: Path, name: str, file: str) -> str:
-    """Write the file. Settings that were not converted are listed at its beginning, and on standard error."""
+    """The text of the file. Settings that were not converted are listed at its beginning, and on standard error."""
     from overlane.migration import migrated
     from overlane.network import format_network
 
