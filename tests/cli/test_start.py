@@ -138,6 +138,12 @@ def test_every_option_of_a_broker_can_be_read_without_the_parser() -> None:
             assert set(found) == {"network", name}
 
 
+def test_the_code_of_a_broker_does_not_load_what_few_brokers_need() -> None:
+    script = "import sys\nimport overlane.cli.brokers.broker, overlane.cli.plain_options\nprint(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert {"typer", "argon2", "websockets", "prometheus_client"} & set(ended.stdout.split()) == set()
+
+
 def test_ctrl_c_while_the_code_is_loaded_ends_a_command_without_a_traceback() -> None:
     script = "import os, signal, sys\nfrom overlane.cli import start\n"
     script += "class Interrupts:\n    def find_spec(self, name, *_):\n"

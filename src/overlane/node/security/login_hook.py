@@ -10,6 +10,7 @@ reconnect at once.
 """
 
 import asyncio
+import http.client
 import json
 import logging
 import ssl
@@ -17,16 +18,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from overlane.core.units import SECOND
 from overlane.errors import ConfigError, Fault
 from overlane.network.schema.logins import LoginHook
 from overlane.secret import Secret
-
-if TYPE_CHECKING:
-    from http.client import HTTPConnection
 
 THREADS = 8
 WAITING_MAX = 256
@@ -47,7 +44,7 @@ class HookAnswer(Enum):
 class HookClient(threading.local):
     """The connection of one thread to the service."""
 
-    connection: "HTTPConnection | None" = None
+    connection: http.client.HTTPConnection | None = None
 
 
 class HookCheck:
@@ -98,17 +95,15 @@ class HookCheck:
 
     def _post(self, body: bytes) -> HookAnswer:
         """In a thread. A kept connection may have been closed by the service meanwhile: then once more on a new one."""
-        from http.client import HTTPException  # a broker without such a service does without it
-
         is_new = self._client.connection is None
         try:
             return self._exchange(body)
-        except (OSError, HTTPException) as error:
+        except (OSError, http.client.HTTPException) as error:
             self._drop()
             if not is_new and not isinstance(error, TimeoutError):
                 try:
                     return self._exchange(body)
-                except (OSError, HTTPException) as again:
+                except (OSError, http.client.HTTPException) as again:
                     self._drop()
                     error = again
             self._report(f"{type(error).__name__}: {error}")
@@ -126,13 +121,11 @@ class HookCheck:
             self._drop()
         return self._understand(response.status, content)
 
-    def _open(self) -> "HTTPConnection":
-        from http.client import HTTPConnection, HTTPSConnection
-
+    def _open(self) -> http.client.HTTPConnection:
         host, port, timeout_s = self._address.hostname or "", self._address.port, self.hook.timeout_ns / SECOND
         if self._tls is not None:
-            return HTTPSConnection(host, port, timeout=timeout_s, context=self._tls)
-        return HTTPConnection(host, port, timeout=timeout_s)
+            return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=self._tls)
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
 
     def _drop(self) -> None:
         if self._client.connection is not None:
