@@ -5,11 +5,13 @@
 
 Two brokers run on loopback, the link between them is emulated. Bulk begins before the first message of the flow.
 `--without` publishes the same without a reservation; `--burst` allows for a busy machine, where clients are late.
+On Linux it prints how long brokers and clients had to wait for a processor: what is later than that is their own.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -41,6 +43,38 @@ emulate = true
 [telemetry]
 enabled = false
 """
+
+
+class CpuWaits:
+    """The longest that processes were ready to run and had no processor, in intervals of about 20 ms (Linux)."""
+
+    INTERVAL_S = 0.02
+
+    def __init__(self, processes: dict[str, int]) -> None:
+        self._files = {name: Path(f"/proc/{number}/schedstat") for name, number in processes.items()}
+        self.longest_ms = dict.fromkeys(processes, 0.0)
+        self.total_ms = dict.fromkeys(processes, 0.0)
+
+    async def watch(self) -> None:
+        before = self._waited_ns()
+        while before:
+            await asyncio.sleep(self.INTERVAL_S)
+            after = self._waited_ns()
+            for name, waited_ns in after.items():
+                waited_ms = (waited_ns - before[name]) / 1e6
+                self.longest_ms[name] = max(self.longest_ms[name], waited_ms)
+                self.total_ms[name] += waited_ms
+            before = after
+
+    def _waited_ns(self) -> dict[str, int]:
+        try:
+            return {name: int(file.read_text().split()[1]) for name, file in self._files.items()}
+        except OSError:
+            return {}
+
+    def __str__(self) -> str:
+        told = (f"{name} {one:.1f} ms (all {self.total_ms[name]:.0f})" for name, one in self.longest_ms.items())
+        return "longest without a processor: " + ", ".join(told)
 
 
 def _await_port(port: int) -> None:
@@ -104,7 +138,9 @@ async def _pour(ports: list[int], seconds: float) -> None:
         draining.cancel()
 
 
-async def _measure(ports: list[int], flow: Traffic, seconds: float, latency: str, without: bool) -> None:
+async def _measure(
+    ports: list[int], brokers: list[int], flow: Traffic, seconds: float, latency: str, without: bool
+) -> None:
     here, there = f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[3]}"
     async with connect(here) as writer, connect(there) as reader:
         await writer.advertise("flow", flow)
@@ -121,7 +157,10 @@ async def _measure(ports: list[int], flow: Traffic, seconds: float, latency: str
         )
         assert pour.stdout is not None
         await pour.stdout.readline()
+        waits = CpuWaits({"a": brokers[0], "b": brokers[1], "clients": os.getpid()})
+        watching = asyncio.create_task(waits.watch())
         sent = await _flow(writer, time.monotonic() + seconds)
+        watching.cancel()
         await pour.wait()
         await asyncio.sleep(1)
         reading.cancel()
@@ -141,6 +180,7 @@ async def _measure(ports: list[int], flow: Traffic, seconds: float, latency: str
     for one in held:
         bound_ms, max_ms, above = one["bound_ms"], one["delay_max_ms"], one["late"]
         print(f"broker to broker: bound {bound_ms:.1f} ms, max {max_ms:.1f} ms, above the bound {above}")
+    print(waits)
     print(f"beyond the profile: {sum(one['excess_messages'] for one in advertised)}; late: {late[:20]}")
 
 
@@ -175,7 +215,8 @@ def main() -> None:
         try:
             for port in (ports[0], ports[3]):
                 _await_port(port)
-            asyncio.run(_measure(ports, flow, given.seconds, given.latency, given.without))
+            numbers = [one.pid for one in brokers]
+            asyncio.run(_measure(ports, numbers, flow, given.seconds, given.latency, given.without))
         finally:
             for one in brokers:
                 one.terminate()

@@ -94,6 +94,9 @@ ELSEWHERE = {
     ),
     "mosquitto_pub -h berlin": f"{RESERVATIONS}::test_mosquittos_clients_advertise_and_reserve",
     "mosquitto_sub -V 5 -h madrid": f"{RESERVATIONS}::test_mosquittos_clients_advertise_and_reserve",
+    "overlane reservations net.toml --htb": (
+        "tests/network/test_htb.py::test_the_command_prints_them_and_names_what_is_wrong"
+    ),
     "overlane reservations": f"{RESERVATIONS}::test_the_command_shows_who_has_what_over_which_path",
     "curl -d '21.5'": "tests/web/test_web_listener.py::test_curl_publishes_and_reads",
     "curl -N": "tests/web/test_web_listener.py::test_curl_publishes_and_reads",

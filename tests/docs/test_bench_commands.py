@@ -45,6 +45,7 @@ BENCHMARKS: dict[str, Small] = {
     "broker": Small(ONE_ROUND),
     "chain": Small(ONE_ROUND, needs_root=True),
     "coordination": Small("--only join --subscribers 100 --join-edges 3", needs_zookeeper=True),
+    "channels": Small("--sets 2 --seconds 1"),
     "compare_costs": Small("--only opcodes"),
     "cost": Small("--rounds 1"),
     "covariance": Small("--topics 20 --seconds 100 --memory 1g --rounds 1", starts_spark=True),

@@ -72,6 +72,7 @@ stream_messages = 1000
 stream = "2MiB"
 stream_expiry = "1h"
 brokers = 99
+routes = 12
 store = "1GiB"
 """
 
@@ -103,6 +104,7 @@ LIMITS = Limits(
     stream_bytes=2 * 2**20,
     stream_expiry_s=3_600,
     brokers=99,
+    routes=12,
     store_bytes=2**30,
 )
 
@@ -323,7 +325,7 @@ PATH = "the path of a file, absolute or relative to this one"
             "3: limits.conections: found an unknown field, allowed is brokers, connect_within, connections,"
             " connections_per_second, filter_bytes, filter_levels, filters, in_flight, keep_alive_max,"
             " messages_per_second, packet, packet_before_connect, queue, queue_messages, retained, retained_messages,"
-            " session_expiry_max, sessions, store, stream, stream_expiry, stream_messages, streams,"
+            " routes, session_expiry_max, sessions, store, stream, stream_expiry, stream_messages, streams,"
             " subscriptions_per_client, topic_aliases, topic_bytes, tries, user_properties; did you mean connections?",
         ),
         (

@@ -36,8 +36,6 @@ from overlane.core.events import (
     SendToNeighbour,
     SetConfig,
     SetFailureRisk,
-    SetLinkReservations,
-    SetReservedTree,
     StandbyChanged,
     Subscribe,
     Tick,
@@ -68,6 +66,7 @@ from overlane.core.qos import QosClass
 from overlane.core.record_kinds import KINDS
 from overlane.core.records import Record, restore
 from overlane.core.requirements import Places
+from overlane.core.route_settings import set_routes
 from overlane.core.routing.forwarding.forwarding import Forwarding
 from overlane.core.routing.forwarding.message_losses import MessageCount, MessageLosses, each_is_one
 from overlane.core.routing.routes import RoutePlanner
@@ -188,6 +187,7 @@ class OverlayBroker:
             config.federation,
             self._forget_topics,
         )
+        self._source.channels.configure(config)
         self._drafts = Drafts(self._source, self._sink, self._neighbours, config.queue_bytes_max, now)
         # Bound once, since they are called for every message.
         self.publish = self._drafts.publish
@@ -280,7 +280,8 @@ class OverlayBroker:
             case SendToNeighbour(peer, body):
                 self._links.send_to(peer, body)
             case _:
-                self._reserve(event)
+                if set_routes(event, self._planner.reserved, self._neighbours, self._source.channels):
+                    self._interest_changed()
         return self._collect()
 
     def _change_interest(self, event: Subscribe | Unsubscribe | RenewInterest, now: Nanos) -> None:
@@ -294,17 +295,6 @@ class OverlayBroker:
             case _:
                 assert_never(event)
 
-    def _reserve(self, event: SetReservedTree | SetLinkReservations) -> None:
-        match event:
-            case SetReservedTree(flow, links, leaves):
-                if self._planner.reserved.set(flow, links, leaves):
-                    self._interest_changed()
-            case SetLinkReservations(peer, flows, fragment_bytes):
-                if peer in self._neighbours:
-                    self._neighbours[peer].queue.reserve(flows, fragment_bytes)
-            case _:
-                assert_never(event)
-
     def _set_config(self, config: BrokerConfig, now: Nanos) -> None:
         if fixed := self.config.needs_restart(config):
             raise ValueError(f"{', '.join(fixed)} cannot change while the broker runs")
@@ -314,6 +304,7 @@ class OverlayBroker:
         self._admission.reconfigure(config.named, config.brokers_max)
         self._planner.set_places(Places(config.domains))
         self._links.set_links(config.link_failure, gone, now, config.encrypted)
+        self._source.channels.configure(config)
         self._interest_changed()
         self._source.reachable_again(now)
         self._role.configure(config, now)
@@ -481,6 +472,7 @@ class OverlayBroker:
         self.known_brokers, self.needs_size, self.can_reach = views.known_brokers, views.needs_size, views.can_reach
         self.is_congested, self.left_bytes = views.is_congested, views.left_bytes
         self.needing, self.is_subscribed = views.needing, views.is_subscribed
+        self.shared_demand, self.shared_routes = source.channels.demand, source.channels.planned_routes
         self.reserved_interest = self._remote.reserved
         self.claimed_links, self.reserved_counters = views.claimed_links, views.reserved_counters
         self._counters = views.counters

@@ -144,6 +144,8 @@ class BrokerViews:
             "filters_refused": self.source.destinations.remote.refused,
             "unsendable_dropped": self.links.unsendable,
             "refused_at_border": self.sink.refused.messages,
+            "unsolicited_messages": self.sink.unsolicited.messages,
+            "unsolicited_bytes": self.sink.unsolicited.size_bytes,
             "retained_bytes": self.source.retained_bytes,
             "held_messages": len(self.source.held),
             "unconfirmed_samples": self.source.trust.missed,

@@ -34,6 +34,8 @@ class BrokerConfig:
     """Brokers that are trusted without proof: those of the network file."""
     brokers_max: int = 1024
     """How many other brokers are admitted."""
+    routes_max: int = 0
+    """Routes with several destinations in a class; 0: as many as there are sets of destinations."""
     role: str = PLAIN
     assignment: Mapping[int, str] = field(default_factory=dict)
     """Bundles, and the routing brokers that carry them, as far as they are assigned."""
@@ -61,6 +63,21 @@ class BrokerConfig:
         if self.role not in (other.role, PLAIN):
             found.append("role")
         return found if self.qos.histories == other.qos.histories else [*found, "history"]
+
+
+Destinations = tuple[str, ...]
+RouteKind = tuple[QosClass, Destinations]
+"""What messages have in common that are sent alike: their class, and the brokers that need them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteDemand:
+    """What has been sent of one kind so far, where routes are shared."""
+
+    qos: QosClass
+    destinations: Destinations
+    sent_bytes: int
+    """Of the bodies of its messages. It does not shrink while the kind is in use."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,6 +177,14 @@ class SetLinkReservations:
     """Larger frames leave in parts of this size, so that reserved ones can go in between."""
 
 
+@dataclass(frozen=True, slots=True)
+class SetChannels:
+    """The routes that messages share (`flows.channels`): for each class that shares them and each set of destinations,
+    the destinations of the routes that its messages take."""
+
+    plan: Mapping[tuple[QosClass, tuple[str, ...]], tuple[tuple[str, ...], ...]]
+
+
 Event = (
     NamesakeRefused
     | LinkUp
@@ -195,6 +203,7 @@ Event = (
     | SendToNeighbour
     | SetReservedTree
     | SetLinkReservations
+    | SetChannels
 )
 
 

@@ -366,12 +366,13 @@ class FrameDispatcher:
         if entry.next_hops:
             self._forwarding.forward(entry, header, rest, now, neighbour.name, now)
         if entry.deliver:
+            shared = entry.message.shared
             if not header.flags & _RELIABLE:
-                self._arrive(header, rest, [], now)
+                self._arrive(header, rest, [], now, None, shared)
                 return
             ends = entry.ends_over(neighbour.name)
             way_back = None if ends is None else WayBack(entry.key, *ends)
-            self._arrive(header, rest, entry.return_path(neighbour.name), now, way_back)
+            self._arrive(header, rest, entry.return_path(neighbour.name), now, way_back, shared)
 
     def _detour(self, neighbour: Neighbour, detour: frame_codec.Detour, now: Nanos) -> None:
         header, rest = frame_codec.read_long(detour.parcel, neighbour.health.latency_ns // US)
@@ -402,7 +403,7 @@ class FrameDispatcher:
         elif entry is not None:
             self._forwarding.forward(entry, header, rest, now, None, now)
             if entry.deliver:
-                self._arrive(header, rest, return_path, now)
+                self._arrive(header, rest, return_path, now, None, entry.message.shared)
         else:
             self._lost(header, rest)
 
@@ -435,9 +436,10 @@ class FrameDispatcher:
         return_path: list[str],
         now: Nanos,
         way_back: WayBack | None = None,
+        is_shared: bool = False,
     ) -> None:
         try:
-            self._sink.arrive(header, bytes(rest), now, return_path, way_back)
+            self._sink.arrive(header, bytes(rest), now, return_path, way_back, is_shared)
         except BadContent:
             # Its origin's fault, not the neighbour's that passed it on untouched.
             self.violations += 1

@@ -78,6 +78,8 @@ class QosClass:
     """What it asks of paths beside the deadline."""
     only: tuple[str, ...] = ()
     """The brokers that its messages go to, of those that need the topic; none: all of them."""
+    is_shared: bool = False
+    """Whether its routes may lead to brokers that have not asked for all that takes them (`flows.channels`)."""
 
     def __hash__(self) -> int:
         """Of what tells most classes apart: topics are looked up by their class for every message."""

@@ -71,6 +71,7 @@ __all__ = [
     "endpoints",
     "endpoints_on_one_machine",
     "format_network",
+    "htb",
     "listeners",
     "members",
     "parse_duration",

@@ -107,6 +107,7 @@ def broker_config(network: Network, name: str) -> BrokerConfig:
         },
         named=frozenset(one.name for one in network.brokers),
         brokers_max=network.limits.brokers,
+        routes_max=network.limits.routes,
         role=broker.role,
         domains={one.name: one.domain for one in network.brokers},
         encrypted=frozenset(end for link in links if link.encrypted for end in link.ends if end != name),

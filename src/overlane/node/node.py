@@ -58,6 +58,7 @@ from overlane.turn.assembly import assemble
 from overlane.turn.reconfigure import RestartNeeded
 
 if TYPE_CHECKING:
+    from overlane.node.channels.reviewing import ChannelReviewing
     from overlane.node.coordination.joining import Coordinating
     from overlane.node.mediation.function_calls import FunctionCalls
     from overlane.node.otlp.reporting import Reporting
@@ -101,6 +102,7 @@ class Node:
         self._function_calls: FunctionCalls | None = None
         """Where a rule of mediation has called a function."""
         self._reporting: Reporting | None = None
+        self._channels: ChannelReviewing | None = None
 
     @property
     def is_serving(self) -> bool:
@@ -264,6 +266,8 @@ class Node:
             await self.recording.stop()
         if self._reporting is not None:
             await self._reporting.stop()
+        if self._channels is not None:
+            await self._channels.stop()
         self.unwritten = await loop.run_in_executor(None, self.store.close)
         if self.unwritten is not None:
             log.error("%s", self.unwritten)
@@ -349,6 +353,11 @@ class Node:
         except (BadMembership, RestartNeeded, ConfigError):
             abandon(renewed)
             raise
+        if network.limits.routes and self._channels is None:
+            # Only where it is needed: the solver takes memory.
+            from overlane.node.channels.reviewing import ChannelReviewing
+
+            self._channels = ChannelReviewing(self.driver)
 
     def take_up_membership(self, membership: Membership, bundles: AssignedBundles) -> None:
         """A new configuration from the coordination."""

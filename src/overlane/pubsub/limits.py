@@ -101,6 +101,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     brokers: int = 1_024
     """Brokers of the overlay that are kept in mind beside those of the network file."""
 
+    routes: int = NONE
+    """Routes of a broker with several destinations, in each QoS class; messages of other topics share them."""
+
     store_bytes: int = NONE
     """How large the durable store may grow. `NONE` is as large as the disk."""
 

@@ -9,6 +9,7 @@
     backpressure   clients that are not read from, since their messages have no room
     lingering      connections that the broker has ended and that are read to their end
     reserving      reservations between brokers: RSVP, joined with the core and with clients
+    channel_review which routes messages share, where their number is limited; not imported by the others
     delays         how old messages with a reservation are when they arrive
     timers         the timers that these need of an event loop
 
@@ -17,6 +18,7 @@
 
 __all__ = [
     "assembly",
+    "channel_review",
     "client_link",
     "lingering",
     "protocols",

@@ -44,6 +44,7 @@ def reconfigured(config: BrokerConfig, event: Reconfigure) -> BrokerConfig:
         link_queue_bytes_max={peer: neighbour.queue_bytes for peer, neighbour in neighbours.items()},
         named=event.membership.names(),
         brokers_max=event.settings.limits.brokers,
+        routes_max=event.settings.limits.routes,
         role=role,
         assignment=event.assignment,
         standbys=event.standbys,

@@ -54,6 +54,7 @@ def descriptions(draw: st.DrawFn) -> Establish:
         draw(st.integers(0, 3)),
         draw(st.booleans()),
         draw(st.booleans()),
+        draw(st.booleans()),
     )
     if draw(st.booleans()):
         return message
@@ -116,7 +117,7 @@ HEAD = [1, 1, 1, 0, 0, 1]
         ([], "truncated"),
         ([96, *HEAD, 2, 1, 2, 1, 1], "truncated"),
         ([96, *HEAD, 2, 1, 2, 1, 1, 2, 0], "longer"),
-        ([128, *HEAD], "at most 127"),
+        ([256, *HEAD], "at most 255"),
         ([96, 1 << 32], "at most"),
         ([96, 1, 1, 1 << 16], "at most 65535"),
         ([96, *HEAD, 4_097], "at most 4096"),

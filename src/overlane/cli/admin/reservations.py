@@ -3,6 +3,7 @@
 Exit status: 0 at least one broker answered, 1 none did, 2 the file, the address or an option is invalid.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from rich.markup import escape
 
 from overlane.adminapi.views import LinkReservationsView, ReservationsView, ReservationView, TSpecView
 from overlane.cli.admin.admin_client import DEFAULT, get_bytes, targets_of
-from overlane.cli.exit_status import exit_on_error
+from overlane.cli.exit_status import exit_on_error, fail
 from overlane.cli.output import AsJson, Query, QueryResult, Target, TokenFile, Watch, run_query
 from overlane.cli.tables import Wide, milliseconds, table
 from overlane.core.routing.paths import paths_in
@@ -40,12 +41,24 @@ def reservations(
         Path | None,
         typer.Option("--pcap", metavar="FILE", help="Write the latest RSVP messages of the brokers to FILE."),
     ] = None,
+    htb: Annotated[
+        str | None,
+        typer.Option(
+            "--htb",
+            metavar="DEVICE=RATE",
+            help="Print tc commands that keep the rates of links with dscp free on an interface, as in eth0=1Gbit.",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="With --htb: the broker of this host.")] = None,
     as_json: AsJson = False,
     watch: Watch = False,
     token_file: TokenFile = None,
     wide: Wide = False,
 ) -> None:
     """Show reservations: class, traffic, rate, path, share of each link, delay bound and measured delay."""
+    if htb is not None:
+        _print_classes(target, name, htb)
+        return
     if pcap is not None:
         _write_capture(target, pcap, token_file)
         return
@@ -55,6 +68,26 @@ def reservations(
         what_if_admitted(target, what_if, as_json, token_file)
         return
     run_query(Query("/reservations", {}, ReservationsView, _show), target, as_json, watch, token_file, wide)
+
+
+def _print_classes(target: str, name: str | None, htb: str) -> None:
+    from overlane.network.htb import htb_commands
+    from overlane.network.reading import read_network
+    from overlane.quantities import parse_rate
+
+    with exit_on_error():
+        network = read_network(Path(target))
+    names = [broker.name for broker in network.brokers]
+    if name not in names:
+        fail(f"--name: got {name or 'nothing'}; expected a broker of {target}: {', '.join(names)}")
+    device, _, rate = htb.partition("=")
+    try:
+        if not re.fullmatch(r"[\w.-]{1,15}", device, re.ASCII):
+            raise ValueError(f"got {htb}; expected an interface and its rate, as in eth0=1Gbit")
+        commands = htb_commands(network, name, device, parse_rate(rate))
+    except ValueError as error:
+        fail(f"--htb: {error}")
+    typer.echo("\n".join(commands))
 
 
 def _write_capture(target: str, file: Path, token_file: Path | None) -> None:

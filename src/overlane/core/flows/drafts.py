@@ -323,5 +323,6 @@ class Drafts:
         published = ((topic, entry[0]) for topic, entry in self._topics.items())
         for topic, flow in islice(chain(sent, published), topics_max):
             if flow is not None:
-                found.setdefault((flow.qos, flow.destinations), []).append(topic)
+                for destinations in self._source.channels.ways_of(flow):
+                    found.setdefault((flow.qos, destinations), []).append(topic)
         return found

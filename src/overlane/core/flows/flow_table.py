@@ -21,8 +21,10 @@ class FlowTable:
     _main: dict[tuple[QosClass, tuple[str, ...]], Outflow] = field(default_factory=dict)
     _next: int = 1
 
-    def main(self, qos: QosClass, destinations: tuple[str, ...]) -> Outflow | None:
-        return self._main.get((qos, destinations))
+    def of(self, qos: QosClass, destinations: tuple[str, ...]) -> list[Outflow]:
+        """The flows of a class to brokers: the main one, and those that were separated from it."""
+        flow = self._main.get((qos, destinations))
+        return [] if flow is None else [flow, *flow.separate_flows.values()]
 
     def open(self, qos: QosClass, destinations: tuple[str, ...], now: Nanos) -> Outflow:
         """The flow of a class to brokers, made if there is none."""

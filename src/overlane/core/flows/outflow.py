@@ -116,10 +116,12 @@ class Outflow:
         self.retained_bytes = 0
         self.send_windows: dict[str, SendWindow] = {}
         self.last_used: Nanos = 0
-        self.is_plain = not (qos.reliable or qos.history)
-        """Whether its parcels are not needed any more once they have left."""
+        self.is_plain = not (qos.reliable or qos.history or qos.is_shared)
+        """Whether its parcels are not needed any more once they have left, on a route of its own."""
+        self.sent_bytes = 0
+        """Of bodies, where it shares routes."""
         self.route: Route | None = None
-        """The route of its parcels, once there is one."""
+        """The route of its parcels, once there is one; one of them where it shares routes."""
         self.behind: frozenset[str] = frozenset()
         """Topics with a separate flow."""
         self.separate_flows: dict[str, Outflow] = {}
@@ -140,6 +142,14 @@ class Outflow:
             mixed_run = self.mixed_run = MixedRun(flags)
         self.joinable = None
         return mixed_run
+
+    def bound_draft(self, size_max: int) -> list[Message]:
+        """What waits for room is left as it is, but no more of it than that: the newest, which is returned, goes."""
+        gone = []
+        while self.draft_bytes > size_max and len(self.draft) > 1:
+            gone.append(self.draft.pop())
+            self.draft_bytes -= len(gone[-1][2])
+        return gone
 
     def close_mixed_run(self) -> None:
         """Nothing more joins it: it is the last message of the draft."""

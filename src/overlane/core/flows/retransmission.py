@@ -5,6 +5,7 @@ receipt is. A parcel for which the first link has no room waits for it, and thos
 for which only some links of its route have room, for the destinations behind the others.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from overlane.core.flows.outflow import FlowName, Outflow, Retained
@@ -73,11 +74,19 @@ class Retransmission:
                 self.trust.copied(route_id, path, header.sequence, header.age_us, flow.qos.label, now)
         return send_window.resend_at
 
-    def with_room(self, flow: Outflow, parcel: Retained, entry: RouteEntry, size: int, now: Nanos) -> RouteEntry:
-        """The route without next hops whose queues are full; destinations that are only behind these wait."""
+    def with_room(
+        self,
+        flow: Outflow,
+        parcel: Retained,
+        entry: RouteEntry,
+        destinations: Iterable[str],
+        size: int,
+        now: Nanos,
+    ) -> RouteEntry:
+        """The route to these destinations without next hops whose queues are full; those only behind such hops wait."""
         open_hops = tuple(hop for hop in entry.next_hops if self.forwarding.takes(hop, size))
         shut_hop = next(hop for hop in entry.next_hops if hop not in open_hops)
-        waiting = parcel.missing - reached_by(entry.message, open_hops)
+        waiting = parcel.missing.intersection(destinations) - reached_by(entry.message, open_hops)
         flow.put_back(parcel, waiting)
         for destination in sorted(waiting):
             self._wait(flow, destination, shut_hop, size, now)

@@ -9,7 +9,7 @@ parcels that arrive meanwhile wait.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from overlane.core.events import Deliver, Effect, Erase, Reception, Save
@@ -19,6 +19,7 @@ from overlane.core.flows.border import EntryRefusals
 from overlane.core.flows.gaps import Gaps
 from overlane.core.flows.history import AWAITED_FOR, NAME_BYTES, Kept, TopicHistory, unwrap
 from overlane.core.flows.inflow import INFLOWS, InflowName, InflowProgress, Inflows, Steps, bits_to_bytes, encode_name
+from overlane.core.flows.unsolicited import Unsolicited
 from overlane.core.gossip.local_interest import LocalInterest
 from overlane.core.qos import QosTable
 from overlane.core.records import RecordKind, owner_of_subscriber
@@ -30,7 +31,7 @@ from overlane.core.wire.control_messages import Receipt, arrived
 from overlane.core.wire.frame_codec import Header, ParcelFlag
 from overlane.core.wire.message_fields import RECEIPT_HOPS_MAX
 from overlane.core.wire.mixed_run import Split, no_mixed_runs
-from overlane.core.wire.parcel import MIXED_RUN, BadContent, Message, SingleMessage, unpack
+from overlane.core.wire.parcel import MIXED_RUN, BadContent, FlowPart, Message, SingleMessage, unpack
 from overlane.core.wire.route_answers import WayBack
 from overlane.errors import InDoubt
 
@@ -61,6 +62,7 @@ class Sink:
     _matches: TopicCache[str, tuple[str, ...]] = field(default_factory=TopicCache)
     refused: EntryRefusals = field(default_factory=EntryRefusals)
     gaps: Gaps = field(default_factory=Gaps)
+    unsolicited: Unsolicited = field(default_factory=Unsolicited)
     losses: MessageLosses = field(default_factory=MessageLosses)
     split: Split = no_mixed_runs
     _steps: deque[Steps] = field(default_factory=deque)
@@ -119,12 +121,17 @@ class Sink:
         now: Nanos,
         return_path: Sequence[str] = (),
         way_back: WayBack | None = None,
+        is_shared: bool = False,
     ) -> None:
         """A parcel arrived for this broker; BadContent if it is malformed, InDoubt if a reliable one is half processed.
 
-        `return_path`: to its source, against the way that it came; `way_back`: on the route that it came on.
+        `return_path`: to its source, against the way that it came; `way_back`: on the route that it came on;
+        `is_shared`: that route leads to brokers that have not asked for it, too.
         """
         part, messages = unpack(content, header.incarnation, header.messages)
+        if is_shared and self._is_unsolicited(header.origin, part, messages):
+            self.unsolicited.add(messages, self.losses.of(messages))
+            return
         is_history = bool(header.flags & _HISTORY)
         if is_history and any(len(body) < NAME_BYTES for _, _, body in messages):
             raise BadContent("replayed messages without names")
@@ -139,6 +146,19 @@ class Sink:
         if not arrival.reliable and messages and not is_copy:
             self.gaps.came(name, part.sequence, self._topic_of(name, messages[0]))
         self._take(self.inflows.accept(header.origin, arrival, now), now)
+
+    def _is_unsolicited(self, origin: int, part: FlowPart, messages: list[Message]) -> bool:
+        """Whether nobody here has asked for any of these, or another channel has brought them."""
+        if self.inflows.has((origin, part.incarnation, part.flow), part.sequence):
+            return True
+        try:
+            split = [one[0] for topic, flags, body in messages for one in self._split(topic, flags, body)]
+        except (ValueError, IndexError):
+            return False  # it is refused when it is delivered
+        return not any(self.subscribers(topic) for topic in dict.fromkeys(split))
+
+    def _split(self, topic: str, flags: int, body: bytes) -> Iterable[Message]:
+        return self.split(flags, body) if topic == MIXED_RUN else ((topic, flags, body),)
 
     def cut_through_flow(self, name: InflowName, single: SingleMessage) -> Inflow | None:
         """The flow of a single best-effort message, if it is the next one and only has to be delivered."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from overlane.core.events import Effect, Erase, PublishResult, Save
 from overlane.core.federation import Federation
+from overlane.core.flows.channels import Channels
 from overlane.core.flows.cut_through import CutThrough, single_message_frame
 from overlane.core.flows.destinations import Destinations
 from overlane.core.flows.flow_table import FlowTable
@@ -87,6 +88,7 @@ class Source:
     _own: DuplicateWindow = field(init=False)
     held: HeldMessages = field(init=False)
     waiting_for_link: WaitingForLink = field(init=False)
+    channels: Channels = field(init=False)
     _table: FlowTable = field(init=False)
     _retransmission: Retransmission = field(init=False)
     _replay: HistoryReplay = field(init=False)
@@ -96,6 +98,7 @@ class Source:
         self._planner, self._routes = self.route_announcer.planner, self.route_announcer.routes
         self._headers = Headers(self.identity, self.incarnation)
         self.waiting_for_link = WaitingForLink(self.forwarding)
+        self.channels = Channels(self.identity, self._planner, self._routes, self.flows)
         self._table = FlowTable(self.incarnation, self.flows)
         known = self.flows, self._planner, self.trust, self.forwarding, self._headers, self.waiting_for_link
         self._retransmission = Retransmission(self.incarnation, *known)
@@ -110,12 +113,15 @@ class Source:
     def flow_of(self, topic: str, now: Nanos, qos: QosClass | None = None) -> Outflow | None:
         """The flow of a topic, in its own class or in `qos`; None if no other broker needs it."""
         destinations = self.destinations.of(topic)
-        if qos is not None and qos.only:
+        qos = qos or self.qos.of(topic)
+        if qos.only:  # it shares no routes: others that need the topic would take what is not for them
             destinations = tuple(one for one in destinations if one in qos.only)
             qos = replace(qos, only=())
-        if qos is not None and qos.reservation:
+        elif self.channels.routes_max:
+            qos = self.channels.class_of(topic, qos)
+        if qos.reservation:
             qos, destinations = self._planner.reserved.part_for(qos, destinations)
-        return self._table.open(qos or self.qos.of(topic), destinations, now) if destinations else None
+        return self._table.open(qos, destinations, now) if destinations else None
 
     def is_unsent(self, topic: str) -> bool:
         """Whether nothing was sent on a topic lately."""
@@ -124,8 +130,8 @@ class Source:
     def flush(self, open_flows: Iterable[Outflow], now: Nanos) -> tuple[list[Outflow], bool]:
         """End of a turn: every draft becomes a parcel, or several. Returns the flows of which some has to wait, and
         whether anything is to be done later about what was sent."""
+        losses, is_more_to_do = self.forwarding.losses, False
         waiting = []
-        is_more_to_do = False
         for flow in open_flows:
             if flow.mixed_run is not None:
                 flow.close_mixed_run()
@@ -135,7 +141,7 @@ class Source:
                 flow.draft, flow.draft_bytes = [], 0
                 continue
             if flow.can_wait and not self.has_room(flow):
-                self._bound(flow)
+                losses.queue_full += losses.of(flow.bound_draft(DRAFT_BYTES_MAX))
                 waiting.append(flow)
                 continue
             flow.draft, flow.draft_bytes = [], 0
@@ -144,23 +150,15 @@ class Source:
             for piece in cut(messages, body_bytes):
                 if sealed and flow.can_wait and not self.has_room(flow):
                     flow.draft, flow.draft_bytes = messages[sealed:], body_bytes
-                    self._bound(flow)
+                    losses.queue_full += losses.of(flow.bound_draft(DRAFT_BYTES_MAX))
                     waiting.append(flow)
                     break
                 self._seal(flow, piece, now)
                 sealed += len(piece[0])
                 body_bytes -= sum(map(len, piece[2]))
         self.room = self.retention_bytes_max - self.retained_bytes - self.held.reliable_bytes
-        if self._is_asked:
-            self._is_asked, is_more_to_do = False, True
+        self._is_asked, is_more_to_do = False, is_more_to_do or self._is_asked
         return waiting, is_more_to_do
-
-    def _bound(self, flow: Outflow) -> None:
-        """What waits for room is left as it is, but no more of it than is allowed: the newest goes."""
-        while flow.draft_bytes > DRAFT_BYTES_MAX and len(flow.draft) > 1:
-            _, flags, body = flow.draft.pop()
-            flow.draft_bytes -= len(body)
-            self.forwarding.losses.queue_full += self.forwarding.losses.count(flags, body)
 
     def _send_single(self, flow: Outflow, route: Route, message: Message, now: Nanos) -> bool:
         """Fast path for one best-effort message that concerns only its flow; False if it must be sealed."""
@@ -192,7 +190,7 @@ class Source:
         elif not self.forwarding.forward(entry, header, rest, now, None, now):
             self._take_back(flow, message[:1], after, now)
         elif asks:
-            self._ask(route, header, rest, now)
+            self._ask(flow, route, header, rest, now)
         return True
 
     def has_room(self, flow: Outflow) -> bool:
@@ -201,15 +199,11 @@ class Source:
 
     def path_fullness(self, flow: Outflow) -> float:
         """Fullness of the fullest queue among the flow's next links: from 0 to 1."""
-        route = flow.route or self._planner.route(flow.qos, flow.destinations)
-        entry = self._routes.entry(self.identity, route.id, route.version)
-        return 0.0 if entry is None else self.forwarding.queue_share(entry.next_hops)
+        return self.forwarding.queue_share(self.channels.next_hops(flow))
 
     def progress(self, flow: Outflow) -> int:
         """Bytes sent so far over the flow's next links."""
-        route = flow.route or self._planner.route(flow.qos, flow.destinations)
-        entry = self._routes.entry(self.identity, route.id, route.version)
-        return 0 if entry is None else self.forwarding.progress(entry.next_hops)
+        return self.forwarding.progress(self.channels.next_hops(flow))
 
     def separate_flow(self, flow: Outflow, topic: str, now: Nanos) -> Outflow:
         """The separate flow of a topic whose readers are behind; otherwise `flow` itself."""
@@ -228,6 +222,8 @@ class Source:
         parcel = flow.seal(messages, place.after, place.predecessors, history, now, place.follows)
         if published_ns is not None:
             parcel.published_ns = published_ns
+        if flow.qos.is_shared:
+            flow.sent_bytes += sum(map(len, messages[2]))
         if flow.qos.reliable:
             self._sealed.append((flow, parcel, held_back))
             self.retained_bytes += len(parcel.content)
@@ -280,9 +276,11 @@ class Source:
                 if not flow.send_windows[destination].is_full:
                     self._resend(flow, destination, now, at_once=False)
 
-    def _send(self, flow: Outflow, parcel: Retained, now: Nanos) -> bool:
-        """False if no queue took it."""
-        route = flow.route = self._planner.route(flow.qos, flow.destinations)
+    def _send(self, flow: Outflow, parcel: Retained, now: Nanos, channel: Route | None = None) -> bool:
+        """False if no queue took it. `channel`: one of the routes that it takes, where it shares them."""
+        if channel is None and flow.qos.is_shared:
+            return sum(self._send(flow, parcel, now, one) for one in self.channels.routes_of(flow)) > 0
+        route = flow.route = channel or self._planner.route(flow.qos, flow.destinations)
         if not route.version:
             self.route_announcer.open(route, now)
         entry = self._routes.entry(self.identity, route.id, route.version)
@@ -297,11 +295,10 @@ class Source:
             return False  # it is sent to each when that is not so any more
         rest = pack_flow(part, self.incarnation) + parcel.content
         asks = now >= route.sample_at
-        if flow.qos.reliable and not all(
-            self.forwarding.takes(hop, parcel_size(PARCEL_FLAGS_MOST, rest)) for hop in entry.next_hops
-        ):
+        size = parcel_size(PARCEL_FLAGS_MOST, rest) if flow.qos.reliable else 0
+        if size and not all(self.forwarding.takes(hop, size) for hop in entry.next_hops):
             asks = False
-            entry = self._retransmission.with_room(flow, parcel, entry, parcel_size(PARCEL_FLAGS_MOST, rest), now)
+            entry = self._retransmission.with_room(flow, parcel, entry, route.destinations, size, now)
             if not entry.next_hops:
                 return False
         header = self._headers.on_route(flow.qos, route, age_us(parcel, now), parcel.messages, parcel.history)
@@ -311,16 +308,17 @@ class Source:
         header = header._replace(flags=header.flags | _CONFIRM)
         is_taken = self.forwarding.forward(entry, header, rest, now, None, now)
         if is_taken:
-            self._ask(route, header, rest, now)
+            self._ask(flow, route, header, rest, now)
         return is_taken
 
-    def _ask(self, route: Route, header: Header, rest: bytes, now: Nanos) -> None:
+    def _ask(self, flow: Outflow, route: Route, header: Header, rest: bytes, now: Nanos) -> None:
         """A parcel on a route asks for a confirmation. Where that is in doubt, or some path is on probation, copies of
         it take other paths."""
         self._is_asked = True
         self.trust.sent(route, header.sequence, header.age_us, now)
         for path in self.trust.copies(route, now):
-            if not self._planner.maps.may_take(route.qos, path):
+            is_for_it = not flow.qos.is_shared or path[-1] in flow.destinations
+            if not is_for_it or not self._planner.maps.may_take(route.qos, path):
                 continue
             copy = self._headers.copy_on_path(route.qos, header)
             due_ns = NEVER if not header.deadline_us else now + route.slack_ns
@@ -426,12 +424,11 @@ class Source:
                 self._retransmit_route(route, now)
 
     def _retransmit_route(self, route: Route, now: Nanos) -> None:
-        flow = self._table.main(route.qos, route.destinations)
-        if flow is not None and flow.qos.reliable:
-            for one in (flow, *flow.separate_flows.values()):
-                for destination in sorted(one.send_windows):
-                    if one.send_windows[destination].unacknowledged:
-                        self._resend(one, destination, now, at_once=True)
+        moved = self.channels.flows_on(route) if route.qos.is_shared else self._table.of(route.qos, route.destinations)
+        for one in moved:
+            for destination in sorted(one.send_windows):
+                if one.send_windows[destination].unacknowledged and destination in route.destinations:
+                    self._resend(one, destination, now, at_once=True)
 
     def tick(self, now: Nanos) -> None:
         if self.waiting_for_link.waiting:
@@ -476,12 +473,15 @@ class Source:
         for flow in list(self.flows.values()):
             if now - flow.last_used > IDLE_MAX and not (flow.retained or flow.draft or flow.separate_flows):
                 self._drop(flow)
+        for qos, destinations in self.channels.idle_routes():
+            self.route_announcer.take_down(qos, destinations)
 
     def _drop(self, flow: Outflow) -> None:
         """Drop a flow that was not used for a while."""
         if self._table.drop(flow):
             self.on_drop()
-            self.route_announcer.take_down(flow.qos, flow.destinations)
+            if not self.channels.forget(flow):
+                self.route_announcer.take_down(flow.qos, flow.destinations)
 
     # The store
 

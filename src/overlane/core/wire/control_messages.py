@@ -158,6 +158,8 @@ class Establish(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     """Whether parcels may take no other links than these: hops send them again, but not around."""
     encrypted: bool = False
     """Whether they may take encrypted links only."""
+    shared: bool = False
+    """Whether destinations drop what they have not asked for."""
 
 
 class EstablishReserved(Establish, frozen=True, array_like=True, forbid_unknown_fields=True, tag=22):

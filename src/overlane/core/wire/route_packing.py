@@ -41,7 +41,8 @@ WHOLE = 32
 """The origin is the first place, and all places are named."""
 STRAIGHT = 64
 """The links are those from each named place to the next."""
-FLAGS = CONFINED | ENCRYPTED | REPEATED | RESERVED | CHANGED | WHOLE | STRAIGHT
+SHARED = 128
+FLAGS = CONFINED | ENCRYPTED | REPEATED | RESERVED | CHANGED | WHOLE | STRAIGHT | SHARED
 
 KEPT, ADDED, OBSOLETE = range(3)
 KIND_BITS = 2
@@ -87,6 +88,7 @@ def _row(message: Establish, numbers: list[int]) -> list[int] | None:
     if sum(ahead_us) != sum(message.ahead_us) or not all(numbers[place] for place in told):
         return None
     flags = CONFINED * message.confined | ENCRYPTED * message.encrypted | REPEATED * bool(message.refresh)
+    flags |= SHARED * message.shared
     flags |= RESERVED * isinstance(message, EstablishReserved) | CHANGED * (len(message.added) < 2 * len(kinds))
     origin = message.brokers.index(message.origin)
     flags |= WHOLE * (not origin and len(named) == len(numbers)) | STRAIGHT * (not breaks and not others)
@@ -194,10 +196,9 @@ def _read(rest: Iterator[int]) -> RouteNumbers:
     destinations = _read_ascending(rest)
     ahead_us = _read_ahead(rest, named, broken, len(numbers))
     fields = (incarnation, route, version, [""] * len(numbers), kept, added, obsolete, destinations, ahead_us)
-    times = deadline_us, latency_us, hops, refresh, bool(flags & CONFINED), bool(flags & ENCRYPTED)
-    message = (
-        EstablishReserved("", *fields, *times, reservation) if flags & RESERVED else Establish("", *fields, *times)
-    )
+    marks = bool(flags & CONFINED), bool(flags & ENCRYPTED), bool(flags & SHARED)
+    told = *fields, deadline_us, latency_us, hops, refresh, *marks
+    message = EstablishReserved("", *told, reservation) if flags & RESERVED else Establish("", *told)
     return RouteNumbers(numbers, message, origin)
 
 

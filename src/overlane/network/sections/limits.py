@@ -88,6 +88,7 @@ ROWS = (
     _Row("stream_bytes", "stream", _size(PACKET_BYTES_MIN), _quoted_size),
     _Row("stream_expiry_s", "stream_expiry", _seconds(60, 10 * 365 * 86_400), _quoted_seconds),
     _Row("brokers", "brokers", _count(16, 4_096)),
+    _Row("routes", "routes", kinds.or_none(_count(1, 10_000), NONE)),
     _Row("store_bytes", "store", kinds.or_none(_size(STORE_BYTES_MIN), NONE), _quoted_size),
 )
 

@@ -183,7 +183,7 @@ class Forwarding:
             return False  # what may be used is for the source to decide; of a forgotten route nobody knows
         target, flags = hop, out.header.flags
         ahead_ns = out.ahead_ns
-        if len(entry.message.destinations) == 1:
+        if len(entry.message.destinations) == 1 and not entry.message.shared:
             target = entry.message.brokers[entry.message.destinations[0]]
             flags |= _DIRECT
             ahead_ns = 0

@@ -47,6 +47,7 @@ def describe(me: str, incarnation: int, route: Route, before: Links, latencies: 
         hops=latencies.hops(route),
         confined=route.qos.requires.is_trust,
         encrypted=route.qos.requires.encrypted,
+        shared=route.qos.is_shared,
     )
     if not route.qos.reservation:
         return described
