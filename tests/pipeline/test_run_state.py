@@ -135,3 +135,37 @@ def test_a_flow_that_reads_what_it_does_not_declare_fails(out: OutputDirectory) 
     flow = Flow("wrong", ("alive",), lambda of, _: of.table("peaks"))
     with pytest.raises(LookupError, match="wrong reads peaks"):
         flow.make(next_state(out).source(flow, None), SETTINGS)
+
+
+def sealed(out: OutputDirectory, **other: object) -> None:
+    """As a run leaves it that has deleted the ingested rows of nine and ten o'clock."""
+    latest = out.latest()
+    assert latest is not None
+    for hour_s in (NINE, TEN):
+        (latest.raw / "links" / f"{hour_s}-0001-0.parquet").unlink()
+    told = msgspec.json.decode(latest.summary_file.read_bytes())
+    latest.summary_file.write_bytes(msgspec.json.encode(told | {"sealed_before_s": ELEVEN} | other))
+
+
+def test_a_sealed_hour_is_not_computed_again_for_late_rows_or_peaks_that_have_moved(out: OutputDirectory) -> None:
+    sealed(out)
+    state = next_state(out)
+    state.add_rows("events", {TEN, ELEVEN}, [])
+    put(state.this.tables / "peaks" / "0-0002-0.parquet", peaks(TEN, ELEVEN))
+    for name in ("alive", "load_series"):
+        assert state.hours_of(OF[name]) == {ELEVEN}, name
+    assert not state.take_over(OF["alive"], {ELEVEN})
+    assert names(state.this, "alive") == [f"{NINE}-0001-0.parquet", f"{TEN}-0001-0.parquet"]
+
+
+@pytest.mark.parametrize(("field", "records"), [("tables_format", 1), ("raw_format", 0)])
+def test_sealed_hours_keep_their_tables_when_the_format_changes(out: OutputDirectory, field: str, records: int) -> None:
+    sealed(out, **{field: "older"})
+    state = next_state(out)
+    assert not state.take_over(OF["alive"], state.hours_of(OF["alive"]))
+    assert names(state.this, "alive") == [f"{NINE}-0001-0.parquet", f"{TEN}-0001-0.parquet"]
+    assert not state.take_over(OF["channels"], None)
+    assert names(state.this, "channels") == []
+    assert not state.take_over(OF["lake_files"], None)
+    assert len(names(state.this, "lake_files")) == records, "files whose rows are kept are not read again"
+    assert not state.is_recomputed

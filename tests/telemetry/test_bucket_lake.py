@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from bucketstore import BucketStore, bucket_store
 
 from brokers import Overlane
+from bucketstore import BucketStore, bucket_store
 from waiting import eventually
 
 SOON = '[telemetry]\nfile_age = "100ms"\n'

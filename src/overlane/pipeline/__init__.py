@@ -15,6 +15,7 @@ __all__ = [
     "create_streams",
     "expectations",
     "lake_listing",
+    "object_store",
     "output_directory",
     "plans",
     "register",
@@ -24,6 +25,7 @@ __all__ = [
     "session",
     "settings",
     "small_runs",
+    "table_files",
 ]
 
 if TYPE_CHECKING:
@@ -46,3 +48,10 @@ def create_streams(**options: str) -> None:
     from overlane.pipeline.streaming.data_source import create_streams as create
 
     create(options)
+
+
+def table_files(out: str, table: str) -> list[str]:
+    """Addresses of the files of a table of the last run, in a directory or an object store."""
+    from overlane.pipeline.object_store import table_files as files
+
+    return files(out, table)

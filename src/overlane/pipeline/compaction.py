@@ -37,7 +37,7 @@ def compact(files: HourFiles, run: int, files_max: int = FILES_MAX) -> int:
 
 def _merge(paths: list[Path], merged: Path) -> None:
     # Files of other versions may differ in metadata and in the names of list elements.
-    schema = pq.read_schema(paths[0]).remove_metadata()
+    schema = pq.read_schema(paths[-1])
     with pq.ParquetWriter(merged, schema, compression=COMPRESSION) as writer:
         for rows in _row_groups(paths, schema):
             writer.write_table(rows)

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from overlane.pipeline import quarantine
 from overlane.pipeline.analysis import (
     bottlenecks,
+    capacity,
     clock_skew,
     co_failures,
     compliance,
@@ -234,6 +235,20 @@ _COMPLIANCE = [
         hour="hour_s",
         is_row_aggregate=True,
     ),
+    Flow(
+        "residence_bins",
+        (RAW["deliveries"], *_GOOD, "link_minutes", "load_windows"),
+        lambda of, _: capacity.residence_bins(
+            _good(of, "deliveries"), of.touched("link_minutes"), of.touched("load_windows")
+        ),
+        hour="hour_s",
+        is_row_aggregate=True,
+    ),
+    Flow(
+        "capacity",
+        ("residence_bins",),
+        lambda of, given: capacity.capacity(of.table("residence_bins"), given.residence_ms),
+    ),
 ]
 
 _PLANS = [
@@ -250,9 +265,14 @@ _PLANS = [
     Flow("channel_costs", ("channel_plan",), lambda of, _: channels.channel_costs(of.table("channel_plan"))),
     Flow(
         "planning_problem",
-        ("item_load", "item_covariance", "alive"),
+        ("item_load", "item_covariance", "alive", "capacity"),
         lambda of, given: case_base.planning_problem(
-            of.table("item_load"), of.table("item_covariance"), of.table("alive"), given.capacity, given.placement
+            of.table("item_load"),
+            of.table("item_covariance"),
+            of.table("alive"),
+            of.table("capacity"),
+            given.capacity,
+            given.placement,
         ),
     ),
     Flow("normal_plan", ("planning_problem",), lambda of, _: case_base.normal(of.table("planning_problem"))),

@@ -3,7 +3,8 @@
 Files are read whole, as bytes, so any file system that Spark reads will do. A file that is not Parquet, lacks a column
 or has one of another type becomes a row with the reason, and the run continues. A row is faulty if a required value is
 missing, negative, or in the future, or if the file has the row twice. Faulty rows are ingested too, with `fault` set:
-nothing is read twice or lost silently. A file of a newer schema version is not guessed at: it is rejected as a whole.
+nothing is read twice or lost silently. Rows of hours that are sealed (`raw_retention`) are faulty. A file of a newer
+schema version is not guessed at: it is rejected as a whole.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from overlane.pipeline.columns import columns, declare
+from overlane.pipeline.lake_listing import file_system, file_system_path, is_read_by_arrow
+from overlane.pipeline.raw_retention import DROPPED
 from overlane.pipeline.schemas import INGESTED, KEYS
 from overlane.pipeline.units import HOUR_S, SECOND_NS
 from overlane.telemetry.schema import SCHEMAS, TABLE_KEY, VERSION, VERSION_KEY
@@ -24,11 +27,14 @@ FILES = columns("path string, length bigint, content binary")
 AHEAD_NS = 600 * SECOND_NS
 """Tolerated clock difference."""
 BATCH_ROWS = 64 * 1024
+TASKS_MAX = 64
+"""That read files of an object store."""
 HOURS_MAX = 10_000
 """A file with rows of more hours is rejected."""
 BY_SECOND = ("topic_rates", "links", "queues")
 READ_VERSIONS = tuple(str(version) for version in range(1, VERSION + 1))
 REPEATED = "repeated"
+TOO_LATE = "too late: the other rows of its hour have been deleted"
 
 _ROW = "row number"
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -49,10 +55,33 @@ def lake_files(spark: SparkSession, lake: str, table: str, bytes_per_batch: int 
 
 
 def new_files(spark: SparkSession, lake: str, table: str, names: Sequence[str]) -> DataFrame:
-    """The contents of these files. A broker may remove one meanwhile."""
+    """The contents of these files. A broker may remove one meanwhile.
+
+    Files of object stores have no content here: tasks read them with Arrow, so Spark needs no jars for the store.
+    """
     paths = [f"{lake.rstrip('/')}/{table}/{name}" for name in names]
+    if is_read_by_arrow(lake):
+        rows = [(path, 0, None) for path in paths]
+        return spark.createDataFrame(rows, FILES).repartition(min(len(rows), TASKS_MAX))
     found = spark.read.format("binaryFile").option("ignoreMissingFiles", "true").load(paths)
     return declare(found, FILES)
+
+
+def contents_of(batch: Any) -> Iterator[tuple[str, Any]]:
+    """Path and content of the files of a batch."""
+    paths, contents = batch.column("path").to_pylist(), batch.column("content")
+    system = None
+    for path, content in zip(paths, contents, strict=True):
+        if content.is_valid:
+            yield path, content.as_buffer()
+            continue
+        if system is None:
+            system, _ = file_system(path)
+        try:
+            with system.open_input_file(file_system_path(path)) as file:
+                yield path, file.read_buffer()
+        except FileNotFoundError:  # removed meanwhile
+            continue
 
 
 def ingest_files(found: DataFrame, table: str, now_ns: int) -> DataFrame:
@@ -63,9 +92,8 @@ def ingest_files(found: DataFrame, table: str, now_ns: int) -> DataFrame:
 def _reader(table: str, now_ns: int) -> Callable[[Batches], Batches]:
     def read(batches: Batches) -> Batches:
         for batch in batches:
-            paths, contents = batch.column("path"), batch.column("content")
-            for number in range(batch.num_rows):
-                rows = read_file(table, paths[number].as_py(), contents[number].as_buffer(), now_ns)
+            for path, content in contents_of(batch):
+                rows = read_file(table, path, content, now_ns)
                 yield from rows.to_batches(max_chunksize=BATCH_ROWS)
 
     return read
@@ -76,7 +104,7 @@ def name_of(path: str) -> str:
     return "/".join(path.split("/")[-2:])
 
 
-def read_file(table: str, path: str, content: Any, now_ns: int) -> Any:
+def read_file(table: str, path: str, content: Any, now_ns: int, sealed_before_s: int = 0) -> Any:
     """The rows of one file as a pyarrow.Table."""
     name = name_of(path)
     try:
@@ -99,6 +127,9 @@ def read_file(table: str, path: str, content: Any, now_ns: int) -> Any:
     rows = given.num_rows
     faults = _faults(table, arrays, rows, now_ns)
     hours = _hours(table, arrays["at_ns"], faults)
+    if table in DROPPED and rows and hours.min() < sealed_before_s:
+        is_late = (hours < sealed_before_s) & (hours != 0)
+        faults, hours = pc.if_else(pa.array(is_late), TOO_LATE, faults), np.where(is_late, 0, hours)
     if len(np.unique(hours)) > HOURS_MAX:
         return rejected_file(table, name, f"rows of more than {HOURS_MAX} hours")
     return _table(

@@ -20,8 +20,9 @@ from pyspark.sql import DataFrame
 
 from overlane.pipeline.columns import columns, declare
 from overlane.pipeline.hour_files import PARTITION, SUFFIX
-from overlane.pipeline.ingest import FILES, name_of, read_file
+from overlane.pipeline.ingest import FILES, contents_of, name_of, read_file
 from overlane.pipeline.lake_listing import file_system
+from overlane.pipeline.parquet_comments import RAW_PREFIX, commented_arrow
 
 COMPRESSION = "zstd"
 ROWS_HELD = 1 << 20
@@ -50,9 +51,9 @@ WRITTEN = columns(
 _WRITTEN = pa.schema([*FILE_RECORD, ("part", pa.string())])
 
 
-def write_raw(found: DataFrame, table: str, now_ns: int, staging: str) -> DataFrame:
+def write_raw(found: DataFrame, table: str, now_ns: int, staging: str, sealed_before_s: int = 0) -> DataFrame:
     """Check and write the files (`ingest.new_files`) when it is computed. `staging` is a path or URL."""
-    return declare(found, FILES).mapInArrow(_task(table, now_ns, staging), WRITTEN)
+    return declare(found, FILES).mapInArrow(_task(table, now_ns, staging, sealed_before_s), WRITTEN)
 
 
 def file_record(table: str, name: str, rows: Any) -> dict[str, Any]:
@@ -76,15 +77,13 @@ def _first(column: Any) -> Any:
     return known[0].as_py() if len(known) else None
 
 
-def _task(table: str, now_ns: int, staging: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _task(table: str, now_ns: int, staging: str, sealed_before_s: int = 0) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def write(batches: Iterator[Any]) -> Iterator[Any]:
-        hours = HourWriter(staging)
+        hours = HourWriter(staging, table=table)
         told = []
         for batch in batches:
-            paths, contents = batch.column("path"), batch.column("content")
-            for number in range(batch.num_rows):
-                path = paths[number].as_py()
-                rows = read_file(table, path, contents[number].as_buffer(), now_ns)
+            for path, content in contents_of(batch):
+                rows = read_file(table, path, content, now_ns, sealed_before_s)
                 told.append(file_record(table, name_of(path), rows))
                 hours.add(rows)
         told += [{"part": part} for part in hours.close()]
@@ -96,9 +95,13 @@ def _task(table: str, now_ns: int, staging: str) -> Callable[[Iterator[Any]], It
 class HourWriter:
     """Writes rows to one file per hour."""
 
-    def __init__(self, staging: str, rows_held: int = ROWS_HELD, open_max: int = OPEN_MAX) -> None:
+    def __init__(
+        self, staging: str, rows_held: int = ROWS_HELD, open_max: int = OPEN_MAX, table: str | None = None
+    ) -> None:
         self._system, self._root = file_system(staging)
         self._rows_held, self._open_max = rows_held, open_max
+        self._table = table
+        """Whose comments the files have."""
         self._held: dict[int, list[Any]] = {}
         self._rows = 0
         self._open: dict[int, Any] = {}
@@ -135,6 +138,8 @@ class HourWriter:
                 self._open.pop(next(iter(self._open))).close()
             part = f"{PARTITION}={hour_s}/{uuid4().hex}{SUFFIX}"
             self._system.create_dir(f"{self._root}/{PARTITION}={hour_s}", recursive=True)
+            if self._table is not None:
+                schema = commented_arrow(schema, f"{RAW_PREFIX}{self._table}")
             self._open[hour_s] = pq.ParquetWriter(
                 f"{self._root}/{part}", schema, filesystem=self._system, compression=COMPRESSION
             )

@@ -40,6 +40,8 @@ class Summary(msgspec.Struct, frozen=True):
     raw_format: str
     tables_format: str
     settings: str
+    sealed_before_s: int = 0
+    """Hours before this one are not computed again: their ingested rows have been deleted."""
 
 
 def write(run: Run, summary: Summary) -> None:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from overlane.pipeline.flows import RAW, Flow
-from overlane.pipeline.hour_files import HourFiles
+from overlane.pipeline.hour_files import UNDIVIDED, HourFiles
 from overlane.pipeline.output_directory import Run, spark_path
 from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.pipeline.settings import PipelineSettings
@@ -41,6 +41,9 @@ class RunState:
     def __init__(self, spark: SparkSession, settings: PipelineSettings, this: Run, before: Run | None) -> None:
         self.spark, self.settings, self.this = spark, settings, this
         told = _summary(before)
+        self.sealed_before_s = sealed_hours(before)
+        """Hours before this one are taken over whatever has changed (`raw_retention`)."""
+        self._sealed = before if self.sealed_before_s else None
         self._before = before if told.get("raw_format") == RAW_FORMAT else None
         self._has_tables = self._before is not None and told.get("tables_format") == TABLES_FORMAT
         self._is_same = self._has_tables and told.get("settings") == settings_key(settings)
@@ -72,6 +75,9 @@ class RunState:
         files = self.files(flow.name)
         files.directory.mkdir(parents=True, exist_ok=True)
         if not self._has_tables or self._before is None:
+            if self._sealed is not None:
+                is_kept = self._is_sealed if not flow.is_appended else lambda _: self._before is not None
+                files.share_from(HourFiles(self._sealed.tables / flow.name), is_kept)
             return False
         earlier = HourFiles(self._before.tables / flow.name)
         if flow.is_appended:
@@ -97,9 +103,11 @@ class RunState:
         """The hours that a flow computes; None if it is not divided by hours."""
         if flow.hour is None:
             return None
-        if flow.is_peak:
-            return self.touched_hours | self._peaks_moved()
-        return set(self.touched_hours)
+        hours = self.touched_hours | self._peaks_moved() if flow.is_peak else self.touched_hours
+        return {hour_s for hour_s in hours if not self._is_sealed(hour_s)}
+
+    def _is_sealed(self, hour_s: int) -> bool:
+        return UNDIVIDED < hour_s < self.sealed_before_s
 
     def widen_by_clocks(self) -> None:
         """After `clock_offsets` is known: neighbours of hours in which a clock is, or was taken to be, wrong."""
@@ -162,8 +170,8 @@ class RunState:
 
     @property
     def is_recomputed(self) -> bool:
-        """Whether all tables are computed from rows that earlier runs have ingested."""
-        return self._before is not None and not self._has_tables
+        """Whether all tables are computed from rows that earlier runs have ingested, and these are all still there."""
+        return self._before is not None and not self._has_tables and self._sealed is None
 
     @property
     def is_skewed(self) -> bool:
@@ -205,9 +213,16 @@ class RunSource:
         return self._state.files(name)
 
 
+def sealed_hours(run: Run | None) -> int:
+    """The first hour that is not sealed after this run."""
+    found: int = _summary(run).get("sealed_before_s", 0)
+    return found
+
+
 def settings_key(settings: PipelineSettings) -> str:
     """Of those settings that tables depend on."""
-    return repr((settings.domain, settings.item_levels, settings.capacity, settings.channels, settings.placement))
+    told = (settings.domain, settings.item_levels, settings.capacity, settings.residence_ms, settings.channels)
+    return repr((*told, settings.placement))
 
 
 def _summary(run: Run | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -29,10 +30,12 @@ from overlane.pipeline.hour_files import EMPTY, PARTITION, UNDIVIDED
 from overlane.pipeline.ingest import new_files, rejected_file
 from overlane.pipeline.lake_listing import LakeFile, list_lake
 from overlane.pipeline.output_directory import OutputDirectory, Run, spark_path
+from overlane.pipeline.parquet_comments import commented, commented_arrow
 from overlane.pipeline.plans.plan_export import write_plans
+from overlane.pipeline.raw_retention import DROPPED, drop_rows, first_day, prune_records, sealed_before
 from overlane.pipeline.raw_writer import FILE_RECORD, file_record, write_raw
 from overlane.pipeline.run_metrics import Summary, TableMetrics
-from overlane.pipeline.run_state import RAW_FORMAT, TABLES_FORMAT, RunState, settings_key
+from overlane.pipeline.run_state import RAW_FORMAT, TABLES_FORMAT, RunState, sealed_hours, settings_key
 from overlane.pipeline.schemas import INGESTED, TABLES
 from overlane.pipeline.session import compiling
 from overlane.pipeline.settings import PipelineSettings
@@ -89,13 +92,14 @@ def run(
     output = out if isinstance(out, OutputDirectory) else OutputDirectory(out)
     with output.locked():
         started_ns = time.time_ns()
-        files = list_lake(settings.lake)
         before = output.latest()
+        files = list_lake(settings.lake, first_day(sealed_hours(before)))
         this = output.begin()
         running = _Running(RunState(spark, settings, this, before), started_ns, on_progress)
         running.ingest(files)
         with compiling(spark) as compiled:
             running.compute(FLOWS, compiled)
+        running.seal()
         running.compact()
         write_plans(this, settings)
         summary = Summary(
@@ -109,6 +113,7 @@ def run(
             raw_format=RAW_FORMAT,
             tables_format=TABLES_FORMAT,
             settings=settings_key(settings),
+            sealed_before_s=running.state.sealed_before_s,
         )
         run_metrics.write(this, summary)
         output.complete(this)
@@ -189,7 +194,8 @@ class _Running:
         full = [file.name for file in new if file.size_bytes]
         if full:
             read = new_files(state.spark, state.settings.lake, table, full)
-            for row in write_raw(read, table, self._now_ns, spark_path(staging)).toArrow().to_pylist():
+            written_raw = write_raw(read, table, self._now_ns, spark_path(staging), state.sealed_before_s)
+            for row in written_raw.toArrow().to_pylist():
                 part = row.pop("part")
                 if part is None:
                     records.append(row)
@@ -205,6 +211,16 @@ class _Running:
         written = [path for _, path in state.files(name) if path not in before]
         state.add_rows(table, hours, written)
         return self._measured(name, (), begin_s, written, 0, len(hours))
+
+    def seal(self) -> None:
+        """Delete ingested rows that are older than is asked for: all tables of them are complete."""
+        state, keep_s = self.state, self.state.settings.keep_raw_s
+        tables = [state.files(RAW[table]) for table in DROPPED]
+        newest_hour_s = max((hour_s for files in tables for hour_s in files.hours()), default=UNDIVIDED)
+        state.sealed_before_s = sealed_before(newest_hour_s, keep_s, state.sealed_before_s)
+        drop_rows(tables, state.sealed_before_s)
+        if prune_records(state.files("lake_files"), state.this.number, first_day(state.sealed_before_s)):
+            self.metrics["lake_files"] = structs.replace(self.metrics["lake_files"], **self._sizes("lake_files"))
 
     def compact(self) -> None:
         """Merge files of hours that have many; the next run reads the merged ones."""
@@ -238,7 +254,8 @@ class _Running:
             staging = state.this.staging / flow.name
             if is_recorded:
                 staging.mkdir()
-                pq.write_table(pa.Table.from_pylist(self._records, FILE_RECORD), staging / "records.parquet")
+                told = pa.Table.from_pylist(self._records, commented_arrow(FILE_RECORD, flow.name))
+                pq.write_table(told, staging / "records.parquet")
             else:
                 frame = flow.make(state.source(flow, hours, self._session(flow, hours)), state.settings)
                 shuffled = _write(self._divided(frame, flow, hours), staging, is_divided=flow.hour is not None)
@@ -260,8 +277,10 @@ class _Running:
 
     def _divided(self, frame: DataFrame, flow: Flow, hours: set[int] | None) -> DataFrame:
         if flow.hour is None:
-            return frame
-        by_hour = frame.select("*", sf.expr(f"{flow.hour} div {HOUR_S} * {HOUR_S}").alias(PARTITION))
+            return commented(frame, flow.name)
+        by_hour = commented(frame, flow.name).select(
+            "*", sf.expr(f"{flow.hour} div {HOUR_S} * {HOUR_S}").alias(PARTITION)
+        )
         if hours is not None:
             by_hour = by_hour.where(sf.col(PARTITION).isin(sorted(hours)))
         # One file an hour. Series are large, and their chunks are together already.
@@ -270,11 +289,9 @@ class _Running:
     def _measured(
         self, name: str, reads: Sequence[str], begin_s: float, written: Sequence[Path], shuffled: int, hours: int
     ) -> TableMetrics:
-        every = [path for _, path in self.state.files(name)]
         found = TableMetrics(
             seconds=round(time.perf_counter() - begin_s, 3),
-            rows=sum(pq.read_metadata(path).num_rows for path in every),
-            size_bytes=sum(path.stat().st_size for path in every),
+            **self._sizes(name),
             written_bytes=sum(path.stat().st_size for path in written),
             shuffle_bytes=shuffled,
             hours=hours,
@@ -282,6 +299,13 @@ class _Running:
         )
         self.metrics[name] = found
         return found
+
+    def _sizes(self, name: str) -> dict[str, int]:
+        every = [path for _, path in self.state.files(name)]
+        return {
+            "rows": sum(pq.read_metadata(path).num_rows for path in every),
+            "size_bytes": sum(path.stat().st_size for path in every),
+        }
 
     def _all_of(self, work: dict[str, Callable[[], TableMetrics]], needs: dict[str, set[str]]) -> None:
         """Do the work, each part when what it needs is done. The first failure ends it."""
@@ -365,7 +389,7 @@ def _write(frame: DataFrame, staging: Path, *, is_divided: bool) -> int:
 
 def _write_empty(name: str, path: Path) -> None:
     """A table without rows has its columns all the same."""
-    schema = to_arrow_schema(TABLES[name])
+    schema = commented_arrow(to_arrow_schema(TABLES[name]), name)
     pq.write_table(schema.empty_table(), path)
 
 

@@ -85,6 +85,8 @@ TABLES: dict[str, StructType] = {
         "value double, usual double, score double",
         "bottlenecks": "kind string, broker string, peer string, hour_s bigint, late_deliveries bigint, "
         "spent_ms double, share double",
+        "residence_bins": "hour_s bigint, broker string, rate int, bin int, deliveries bigint",
+        "capacity": "broker string, messages_per_second double, exceeded_at double, p99_ms double, deliveries bigint",
         # Interest
         "interest": "broker string, topic string, subscribers bigint, messages_per_second double, bps double",
         "interest_overlap": "broker string, peer string, topics bigint, bps double, jaccard double",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from overlane.errors import ConfigError, Fault
 
 WHERE = "spark.overlane"
+KEEP_RAW_MIN_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,8 @@ class DomainPlacement:
     critical: tuple[str, ...] = ()
     capacities: tuple[tuple[str, float], ...] = ()
     """The brokers of the domain, in messages per second. Empty: all brokers of the lake."""
+    unstated: tuple[str, ...] = ()
+    """Those of them whose capacity the file does not state."""
     risk_max: float = 0.02
 
 
@@ -28,8 +31,12 @@ class PipelineSettings:
     """Number of leading topic levels that form an item."""
     capacity: float | None = None
     """Capacity of a broker in messages per second."""
+    residence_ms: float = 10.0
+    """Time that 99 % of the messages may stay in a broker: its measured capacity is the highest rate that keeps it."""
     channels: int = 8
     placement: DomainPlacement = DomainPlacement()
+    keep_raw_s: float | None = None
+    """How long ingested rows are kept; None: for ever."""
     covariance_block: int = 4_096
     covariance_tasks: int = 4
     case_tasks: int = 64

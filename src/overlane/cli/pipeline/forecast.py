@@ -2,16 +2,15 @@
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from overlane.cli.exit_status import fail
+from overlane.cli.exit_status import exit_on_error, fail
 from overlane.cli.tables import OutputConsole, Wide, table
 from overlane.errors import Unavailable
-from overlane.pipeline.output_directory import OutputDirectory
+from overlane.pipeline.object_store import opened
 from overlane.pipeline.plans.peak_forecast import WEEKS_MIN, PeakForecast, hourly_rates
 from overlane.pipeline.plans.peak_forecast import forecast as forecast_of
 
@@ -19,20 +18,21 @@ ITEMS_SHOWN = 20
 
 
 def forecast(
-    out: Annotated[Path, typer.Option(help="Output directory of `overlane pipeline run`.")],
+    out: Annotated[str, typer.Option(help="Output directory of `overlane pipeline run`, or its object store.")],
     item_levels: Annotated[int, typer.Option(min=1, help="Number of leading topic levels that form an item.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     wide: Wide = False,
 ) -> None:
     """Forecast next week's peak of each item, with an interval, from at least three weeks of telemetry."""
-    run = OutputDirectory(out).latest()
+    with exit_on_error():
+        run = opened(out).latest()
     if run is None:
-        fail(Unavailable(str(out), "no completed run; see `overlane pipeline run`"))
+        fail(Unavailable(out, "no completed run; see `overlane pipeline run`"))
     first_s, rates = hourly_rates(run, item_levels)
     found = forecast_of(first_s, rates)
     if found is None:
         hours = max((len(of) for of in rates.values()), default=0)
-        fail(Unavailable(str(out), f"{hours} hours of telemetry; expected {WEEKS_MIN} weeks or more"))
+        fail(Unavailable(out, f"{hours} hours of telemetry; expected {WEEKS_MIN} weeks or more"))
     if as_json:
         typer.echo(msgspec.json.encode(asdict(found)))
     else:

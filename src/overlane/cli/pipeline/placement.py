@@ -36,5 +36,6 @@ def placement_of(network: Network, domain: str) -> DomainPlacement:
         filters=tuple(preferred({item.name: item.topics for item in items})),
         critical=tuple(sorted(item.name for item in items if item.critical)),
         capacities=tuple(sorted((one.name, default if one.capacity is None else one.capacity) for one in brokers)),
+        unstated=tuple(sorted(one.name for one in brokers if one.capacity is None)),
         risk_max=network.placement.risk_max,
     )

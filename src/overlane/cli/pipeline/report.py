@@ -5,22 +5,27 @@ from typing import Annotated
 
 import typer
 
-from overlane.pipeline.output_directory import OutputDirectory
+from overlane.cli.exit_status import exit_on_error
+from overlane.pipeline.object_store import is_object_store, opened
 from overlane.pipeline.report.page import report as page_of
 
 NO_REPORT = 1
 
 
 def report(
-    out: Annotated[Path, typer.Option(help="Output directory of `overlane pipeline run`.")],
-    to: Annotated[Path | None, typer.Option(help="File to write (default: report.html in that directory).")] = None,
+    out: Annotated[str, typer.Option(help="Output directory of `overlane pipeline run`, or its object store.")],
+    to: Annotated[
+        Path | None,
+        typer.Option(help="File to write (default: report.html in that directory, or in this one)."),
+    ] = None,
 ) -> None:
     """Write an HTML report of the last run: load, correlated bursts, reliability, deadlines, latency, plan."""
-    run = OutputDirectory(out).latest()
+    with exit_on_error():
+        run = opened(out).latest()
     if run is None:
         typer.echo(f"overlane: {out}: no completed run; see `overlane pipeline run`", err=True)
         raise typer.Exit(NO_REPORT)
-    written = to or out / "report.html"
+    written = to or (Path() if is_object_store(out) else Path(out.removeprefix("file://"))) / "report.html"
     try:
         written.write_text(page_of(run), encoding="utf-8")
     except OSError as refused:

@@ -22,12 +22,13 @@ from overlane.cli.pipeline.guards import check_remote, check_spark, ended_by_sig
 from overlane.cli.pipeline.placement import read_placement
 from overlane.cli.plan import rollout
 from overlane.errors import Unavailable
-from overlane.pipeline.expectations import Expectations, read_expectations, unmet
+from overlane.pipeline.expectations import Expectations, read_expectations, seconds, unmet
 from overlane.pipeline.lake_listing import list_lake
+from overlane.pipeline.object_store import ObjectStore, is_object_store, work_directory
 from overlane.pipeline.output_directory import OutputDirectory
 from overlane.pipeline.session import open_session
-from overlane.pipeline.settings import DomainPlacement, PipelineSettings
-from overlane.pipeline.small_runs import CASE_TASKS, SMALL_RUN_CONF, is_small
+from overlane.pipeline.settings import KEEP_RAW_MIN_S, DomainPlacement, PipelineSettings
+from overlane.pipeline.small_runs import CASE_TASKS, SMALL_RUN_CONF, is_small_run
 
 NOT_AS_EXPECTED = 3
 DEFAULT_DOMAIN = "default"
@@ -37,6 +38,12 @@ Master = Annotated[str | None, typer.Option(help="Spark master, such as spark://
 Remote = Annotated[str | None, typer.Option(help="Spark Connect server, such as sc://host:15002.")]
 Levels = Annotated[int, typer.Option(min=1, help="Number of leading topic levels that form an item.")]
 Capacity = Annotated[float | None, typer.Option(min=0, help="Capacity of a broker in messages per second.")]
+Residence = Annotated[
+    float,
+    typer.Option(
+        min=0.1, metavar="MS", help="Time that 99 % of the messages may stay in a broker, to measure its capacity."
+    ),
+]
 Channels = Annotated[int, typer.Option(min=0, help="Number of multicast channels.")]
 Domain = Annotated[str | None, typer.Option(help="Domain of the lake (default: that of --network, or `default`).")]
 NetworkFile = Annotated[
@@ -52,22 +59,36 @@ Expect = Annotated[
     Path | None,
     typer.Option(metavar="FILE.toml", help="Expectations of the telemetry; exit status 3 if one is not met."),
 ]
+KeepRaw = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Delete ingested rows that are older (30d, 12h); tables stay (default: never)."),
+]
+Work = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Where a run for an object store works (default: in the cache of the user)."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def run(
     lake: Lake,
-    out: Annotated[Path, typer.Option(help="Output directory for the tables, accessible to driver and executors.")],
+    out: Annotated[
+        str,
+        typer.Option(help="Tables: a directory accessible to driver and executors, or an object store (s3a://...)."),
+    ],
     master: Master = None,
     remote: Remote = None,
     item_levels: Levels = 1,
     capacity: Capacity = None,
+    residence_ms: Residence = 10.0,
     channels: Channels = 8,
     domain: Domain = None,
     network: NetworkFile = None,
     conf: Conf = None,
     apply: Apply = None,
     expect: Expect = None,
+    keep_raw: KeepRaw = None,
+    work: Work = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute all tables from the lake. Telemetry that an earlier run has read is not read again."""
@@ -77,32 +98,56 @@ def run(
     if network is not None:
         with exit_on_error():
             domain, placement = read_placement(network, domain)
-    settings = PipelineSettings(address_of(lake), domain or DEFAULT_DOMAIN, item_levels, capacity, channels, placement)
+    settings = PipelineSettings(
+        address_of(lake),
+        domain or DEFAULT_DOMAIN,
+        item_levels,
+        capacity,
+        residence_ms,
+        channels,
+        placement,
+        keep_raw_s=None if keep_raw is None else _kept_for_s(keep_raw),
+    )
     brief: Mapping[str, str] = {}
-    if is_small(settings.lake, out):
-        settings, brief = replace(settings, case_tasks=CASE_TASKS), SMALL_RUN_CONF
-    output = OutputDirectory(out)
+    with exit_on_error():
+        output, store = _output_of(out, work)
     with exit_on_error(), ended_by_sigterm(), output.locked():
         # What is missing is told before Spark is started.
         check_spark()
-        list_lake(settings.lake)
+        files = list_lake(settings.lake)
         check_remote(remote)
+        if store is not None:
+            store.fetch(output)
+        if is_small_run(settings.lake, output, files):
+            settings, brief = replace(settings, case_tasks=CASE_TASKS), SMALL_RUN_CONF
         output.spark_log.unlink(missing_ok=True)
         with session(master, remote, conf, brief, output.spark_log) as spark, _runner(output.spark_log) as runner:
             done, summary = runner.run(spark, settings, output, _progress_printer(Console(stderr=True)))
         output.spark_log.unlink(missing_ok=True)
+        if store is not None:
+            store.publish(output, done)
     if as_json:
         typer.echo(msgspec.json.encode(summary))
     else:
-        _show(done, summary)
+        _show(out if store is not None else done.path, summary)
     if limits is not None:
         _judge(limits, done)
     if brokers is not None:
-        rollout.apply_plan(brokers, rollout.read_plan_file(out), report=lambda line: typer.echo(line, err=as_json))
+        plan = rollout.read_plan_file(output.path)
+        rollout.apply_plan(brokers, plan, report=lambda line: typer.echo(line, err=as_json))
 
 
-def _show(done: Any, summary: Any) -> None:
-    table = Table("table", "rows", title=f"Run {summary.run}: {done.path}")
+def _output_of(out: str, work: Path | None) -> tuple[OutputDirectory, ObjectStore | None]:
+    """Where the run works, and the store that it is published to."""
+    if is_object_store(out):
+        return OutputDirectory(work or work_directory(out)), ObjectStore(out)
+    if work is not None:
+        fail("--work is for an --out in an object store, such as s3a://bucket/tables")
+    return OutputDirectory(out.removeprefix("file://")), None
+
+
+def _show(where: object, summary: Any) -> None:
+    table = Table("table", "rows", title=f"Run {summary.run}: {where}")
     table.columns[1].justify = "right"
     for name, rows in summary.rows.items():
         table.add_row(name, f"{rows:,}")
@@ -165,6 +210,16 @@ def _progress_printer(console: Console) -> Callable[[Any], None]:
 
 def address_of(lake: str) -> str:
     return lake if "://" in lake else f"file://{Path(lake).absolute()}"
+
+
+def _kept_for_s(text: str) -> float:
+    try:
+        keep_s = seconds(text)
+    except ValueError:
+        keep_s = 0.0
+    if not keep_s >= KEEP_RAW_MIN_S:
+        fail(f"--keep-raw {text}: expected a time of at least an hour, such as 30d or 12h")
+    return keep_s
 
 
 def _judge(limits: Expectations, done: Any) -> None:

@@ -4,9 +4,11 @@ Items, their covariance and the observed brokers form an allocation problem. One
 states depend only on that plan, so they are solved in parallel tasks. The solver is deterministic: the same telemetry
 gives the same case base on any cluster.
 
-Telemetry does not contain the capacity of brokers. Unless it is given, as an option or in the network file, each broker
-is assumed to carry twice its share of the peak load (mean plus three standard deviations), and at least twice the
-largest item. Where the network file has items, these alone are placed, on the brokers of their domain.
+The capacity of a broker is given, as an option or in the network file. Otherwise it is assumed to carry twice its share
+of the peak load (mean plus three standard deviations), and at least twice the largest item, or what the network file
+has as the default of all brokers. Measurement corrects the assumption (`analysis.capacity`): down to the highest rate
+within the budget if a higher one exceeded it, and up to this rate in any case. Where the network file has items, these
+alone are placed, on the brokers of their domain.
 """
 
 import json
@@ -33,7 +35,8 @@ SPARE = 2.0
 DEVIATIONS = 3.0
 
 _ITEMS = columns(
-    "number int, item string, topics bigint, mean double, covariances array<double>, brokers array<string>"
+    "number int, item string, topics bigint, mean double, covariances array<double>, brokers array<string>, "
+    "within map<string,double>, exceeded array<string>"
 )
 _PLANNED = columns("problem string, primary map<string,string>, mirror map<string,string>")
 _STATES = columns("state int, failed array<string>, plan binary")
@@ -43,12 +46,21 @@ def planning_problem(
     items: DataFrame,
     covariance: DataFrame,
     lives: DataFrame,
+    measured: DataFrame,
     capacity: float | None,
     placement: DomainPlacement,
 ) -> DataFrame:
     """The problem as `overlane plan allocate` and `casebase` read it, in one row; none where nothing was published."""
     brokers = lives.agg(sf.array_sort(sf.collect_set("broker")).alias("brokers"))
-    rows = items.join(covariance.select("number", "covariances"), "number").crossJoin(sf.broadcast(brokers))
+    rates = measured.agg(
+        sf.map_from_entries(sf.collect_list(sf.struct("broker", "messages_per_second"))).alias("within"),
+        sf.collect_list(sf.when(sf.col("exceeded_at").isNotNull(), sf.col("broker"))).alias("exceeded"),
+    )
+    rows = (
+        items.join(covariance.select("number", "covariances"), "number")
+        .crossJoin(sf.broadcast(brokers))
+        .crossJoin(sf.broadcast(rates))
+    )
     return map_all(rows, _ITEMS, _problem(capacity, placement), TABLES["planning_problem"])
 
 
@@ -65,7 +77,13 @@ def _problem(capacity: float | None, placement: DomainPlacement) -> Callable[[An
         covariance = [[row["covariances"][number] for number in numbers] for row in items]
         brokers = sorted(own) or items[0]["brokers"]
         default = _guessed(items, covariance, len(brokers)) if capacity is None else capacity
-        each = own if capacity is None else {}
+        assumed = {name: own.get(name, default) for name in brokers}
+        open_to_measurement = [name for name in brokers if name not in own or name in placement.unstated]
+        if capacity is None:
+            measured = (dict(items[0].get("within") or ()), items[0].get("exceeded") or [])
+            assumed |= {name: _corrected(name, assumed[name], *measured) for name in open_to_measurement}
+        else:
+            assumed = dict.fromkeys(brokers, capacity)
         problem = {
             "items": [
                 {
@@ -77,12 +95,20 @@ def _problem(capacity: float | None, placement: DomainPlacement) -> Callable[[An
                 for row in items
             ],
             "covariance": covariance,
-            "brokers": [{"name": name, "capacity": each.get(name, default)} for name in brokers],
+            "brokers": [{"name": name, "capacity": assumed[name]} for name in brokers],
             "risk_max": placement.risk_max,
         }
         return pa.table({"problem": [json.dumps(problem)]})
 
     return state
+
+
+def _corrected(name: str, assumed: float, within: dict[str, float], exceeded: list[str]) -> float:
+    """By the highest rate within the budget, and whether a higher one was not."""
+    rate = within.get(name)
+    if rate is None:
+        return assumed
+    return rate if name in exceeded else max(assumed, rate)
 
 
 def _guessed(items: list[dict[str, Any]], covariance: list[list[float]], brokers: int) -> float:
