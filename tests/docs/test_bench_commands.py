@@ -60,6 +60,9 @@ BENCHMARKS: dict[str, Small] = {
     "mixed": Small("--quick --only one-1 --systems overlane --rounds 1 --seconds 0.2 --no-real-time"),
     "order": Small(constants={"LONGEST_NS": "1 * SECOND"}),
     "pipeline": Small(f"--rows 1e4 --brokers 3 --topics 10 --once --scratch . {BRIEFLY}", needs_spark=True),
+    "pipeline_incremental": Small(
+        f"--rows 4e4 --brokers 2 --topics 4 --new 0.4 --quick --scratch . {BRIEFLY}", needs_spark=True
+    ),
     "planning_allocation": Small(constants={"SIZES": "((8, 3),)", "CASEBASE": "(8, 3)"}),
     "planning_channels": Small(constants={"SIZES": "((7, 6, 2),)"}),
     "planning_paths": Small(constants={"SIZES": "(10,)", "PAIRS": "2"}),
