@@ -6,7 +6,7 @@ draft without space on its first link stays for another turn. The fullness of th
 other brokers, are the backpressure that slows down and stops publishers.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from itertools import chain, islice
 
 from overlane.core.bundles import HANDOUT, group_of
@@ -187,8 +187,9 @@ class Drafts:
             self._source.hold(one, its_body, its_flags, qos, now)
         return _ACCEPTED
 
-    def release_held(self, groups: Iterable[int], now: Nanos) -> None:
-        """Send waiting messages."""
+    def release_held(self, groups: Collection[int], now: Nanos) -> None:
+        """Send waiting messages. Where some of a group have to wait on, topics of those that were sent are forgotten,
+        or later messages on them would overtake others that still wait."""
         source = self._source
 
         def send(held: HeldMessage, may_wait: bool) -> PublishResult:
@@ -202,6 +203,8 @@ class Drafts:
             return result
 
         source.release_held(groups, send, now)
+        if any(source.held.has(group) for group in groups):
+            self.forget_topics()
 
     def _send_held(self, held: HeldMessage, now: Nanos) -> PublishResult:
         """One that has a deadline is a parcel of its own: the messages of a parcel have one age."""

@@ -14,7 +14,8 @@ that takes, and a minute more. For sessions that outlive their connection this i
 nor an offline client loses any. Later subscriptions to the same filter are served from what the edge keeps.
 
 When a bundle moves, its edges send the retained messages that they keep of it to the new carrier, and the removals that
-they know. An edge that sends an old one gets the later one: it may have been down when that was published.
+they know. An edge that sends an old one gets the later one: it may have been down when that was published. A former
+carrier may hand out an old one: the edge sends it to the carrier of now too.
 """
 
 from collections import deque
@@ -198,6 +199,8 @@ class Handouts:
                 self._hand_to_carrier(message, now)
         elif is_news or (is_asked and message.published_ns == before):
             self._expire(now)
+            if is_handout and is_news and origin != self._carrier_of(message):
+                self._hand_to_carrier(message, now)
             for awaiting in self._awaited.match(message.topic) if is_handout else ():
                 given = self._given.setdefault(awaiting, {})
                 if given.get(message.topic, -1) < message.published_ns:
@@ -314,8 +317,11 @@ class Handouts:
             for topic_filter, broker in self._early:
                 self._enqueue(self._kept_for(broker, topic_filter, gained), now)
 
+    def _carrier_of(self, message: Message) -> str | None:
+        return self._state.uplink.carriers().get(self._state.uplink.bundle_of(message.topic) or 0)
+
     def _hand_to_carrier(self, message: Message, now: Nanos) -> None:
-        carrier = self._state.uplink.carriers().get(self._state.uplink.bundle_of(message.topic) or 0)
+        carrier = self._carrier_of(message)
         if self._state.uplink.is_edge and carrier is not None:
             self._enqueue([(carrier, message, False)], now)
 
