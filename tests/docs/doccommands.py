@@ -47,6 +47,9 @@ ELSEWHERE = {
     "overlane pipeline forecast": (
         "tests/pipeline/test_peak_forecast.py::test_the_command_forecasts_from_the_tables_of_the_last_run"
     ),
+    "overlane pipeline profiles": (
+        "tests/pipeline/test_flow_profiles.py::test_the_command_and_the_report_tell_the_flows_of_the_last_run"
+    ),
     "overlane pipeline watch": (
         "tests/pipeline/test_pipeline_watch.py"
         "::test_subscribers_of_alerts_hear_once_of_a_topic_that_falls_below_its_target"

@@ -17,6 +17,7 @@ from overlane.pipeline.analysis import (
     load,
     load_series,
     reliability,
+    reserved_flows,
 )
 from overlane.pipeline.columns import columns
 from overlane.pipeline.schemas import INGESTED, TABLES
@@ -394,6 +395,40 @@ def test_brokers_that_want_the_same_overlap(spark: SparkSession) -> None:
     ]
     found = interest.interest_overlap(frame(spark, "interest", *rows))
     assert told(found, "broker", "peer", "topics", "bps", "jaccard") == [("a", "b", 2, 16.0, 0.5)]
+
+
+def flow_row(place: int, **fields: Any) -> dict[str, Any]:
+    """Ten seconds of a flow that advertises 1,000 bytes a second and uses half of it."""
+    usual = {
+        "at_ns": (START_S + 10 * place) * SECOND_NS,
+        "broker": "a",
+        "filter": "video",
+        "interval_ns": 10 * SECOND_NS,
+        "advertised": 1_000,
+        "reserved": 1_200,
+        "messages": 50,
+        "excess_messages": 0,
+        "payload_bytes": 5_000,
+        "link_bytes": 6_000,
+        "size_max": 100,
+        "rates": [250, 500, 1_000],
+        "depths": [3_000, 150, 100],
+    }
+    return usual | fields
+
+
+def test_reserved_flows_tell_what_was_used_and_a_bucket_that_covers_nearly_all(spark: SparkSession) -> None:
+    usual = [flow_row(place) for place in range(2_000)]
+    rare = flow_row(2_000, depths=[9_000, 8_000, 7_000])
+    others = [flow_row(0, broker="b", messages=0, payload_bytes=0, link_bytes=0, reserved=0, depths=[0, 0, 0])]
+    steep = [flow_row(place, filter="steep", depths=[9_000, 8_000, 700]) for place in range(3)]
+    rows = frame(spark, "reservations", *usual, rare, *others, *steep)
+    found = reserved_flows.reserved_flows(rows)
+    assert told(found, "broker", "filter", "reserved", "used", "share", "rate", "bucket", "messages") == [
+        ("a", "steep", 1200.0, 600.0, 0.5, 1_000, 700, 150),
+        ("a", "video", 1200.0, 600.0, 0.5, 500, 150, 100_050),
+        ("b", "video", 0.0, 0.0, None, None, None, 0),
+    ]
 
 
 def test_schemas_are_read_from_text() -> None:

@@ -39,6 +39,9 @@ class Network:
     def release(self, request: str, now: Nanos) -> None:
         self.asked.pop(request, None)
 
+    def reserved_rate(self, topic_filter: str) -> int:
+        return 0
+
     def watch_delay(self, topic_filter: str, bound_s: float | None) -> None:
         pass
 

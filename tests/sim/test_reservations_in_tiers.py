@@ -93,6 +93,12 @@ def test_messages_within_the_profile_take_the_reserved_lane_of_both_links() -> N
         [counters] = tiers.net.brokers[sender].turn.core.reserved_counters(receiver).values()
         assert counters.reserved_bytes > 0
         assert counters.excess_bytes == 0
+    # This is what telemetry records of the flow.
+    advertising = tiers.reservations("e1").advertising
+    flow = advertising.flows["plant/line1/video"]
+    assert advertising.network.reserved_rate("plant/line1/video") == tiers.verdicts[0].rate
+    assert (flow.meter.messages, flow.excess_messages) == (flow.messages, 0)
+    assert flow.link_bytes > flow.meter.payload_bytes > 0
 
 
 def test_a_reservation_moves_to_the_standby_when_the_routing_broker_dies() -> None:

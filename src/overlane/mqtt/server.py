@@ -81,7 +81,7 @@ class MqttServer(ProtocolServer[Connection]):
         super().__init__(pubsub)
         state = self.state
         self.streams, self.writers, self.admission = pubsub.streams, pubsub.writers, pubsub.admission
-        self.lookup = pubsub.lookup
+        self.lookup, self.advertising = pubsub.lookup, pubsub.reservations.advertising
         self._handshake = Handshake(state, pubsub.sessions, pubsub.wills, Placing(state, pubsub.lookup))
         self._keep_alive = KeepAlive(state, pubsub.sessions)
         run_delivery = RunDelivery(state, pubsub.delivery)

@@ -1,6 +1,6 @@
 """The tables of the pipeline, registered with Spark Declarative Pipelines, for tables in a catalogue.
 
-Six streaming tables ingest the files of the lake, each file once. All other tables are materialized views, computed
+Seven streaming tables ingest the files of the lake, each file once. All other tables are materialized views, computed
 from everything. `overlane pipeline run` computes the same flows by hours (`runner`).
 """
 

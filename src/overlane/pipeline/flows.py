@@ -24,6 +24,7 @@ from overlane.pipeline.analysis import (
     load,
     load_series,
     reliability,
+    reserved_flows,
 )
 from overlane.pipeline.plans import case_base, channels
 from overlane.pipeline.settings import PipelineSettings
@@ -252,6 +253,11 @@ _COMPLIANCE = [
 ]
 
 _PLANS = [
+    Flow(
+        "reserved_flows",
+        (RAW["reservations"], *_GOOD),
+        lambda of, _: reserved_flows.reserved_flows(_good(of, "reservations", is_all=True)),
+    ),
     Flow(
         "interest",
         (RAW["interests"], *_GOOD, "load_windows", "alive"),

@@ -28,6 +28,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "links": ("peer",),
     "queues": ("queue", "name"),
     "interests": ("filter", "group"),
+    "reservations": ("filter",),
     "deliveries": tuple(name for name in SCHEMAS["deliveries"].names if name not in ("at_ns", "broker", "incarnation")),
     "events": tuple(name for name in SCHEMAS["events"].names if name not in ("at_ns", "broker", "incarnation")),
 }
@@ -94,6 +95,10 @@ TABLES: dict[str, StructType] = {
         "topics array<string>, sent_bps double",
         "channels": "channel int, members array<string>, topics array<string>, sent_bps double",
         "channel_costs": "mapping string, cost_bps double, waste_bps double",
+        # Reservations
+        "reserved_flows": "broker string, filter string, seconds double, advertised bigint, reserved double, "
+        "used double, share double, messages bigint, excess_messages bigint, size_max bigint, rate bigint, "
+        "bucket bigint",
         # Plans
         "planning_problem": "problem string",
         "normal_plan": "item string, primary string, mirror string",

@@ -156,7 +156,33 @@ class Interest(NamedTuple):
     subscribers: int
 
 
-Row: TypeAlias = TopicRate | LinkSample | DeliveryRow | Event | QueueDepth | Interest
+class ReservedFlow(NamedTuple):
+    """Ten seconds of a flow that publishers of this broker advertise."""
+
+    at_ns: int
+    interval_ns: int
+    filter: str
+    advertised: int
+    """Bytes per second, as links count them."""
+    reserved: int
+    """Bytes per second that the links of this broker have set aside, the most of them; 0: nobody has asked."""
+    subscribers: int
+    """Other brokers that have asked for it."""
+    messages: int
+    excess_messages: int
+    """Of these, beyond the profile."""
+    payload_bytes: int
+    link_bytes: int
+    """The same with what messages have on a link beside their payload."""
+    size_max: int
+    """The largest payload since the flow was advertised."""
+    rates: tuple[int, ...]
+    """Rates in bytes of payload per second."""
+    depths: tuple[int, ...]
+    """How deep a token bucket of each rate had to be in the interval."""
+
+
+Row: TypeAlias = TopicRate | LinkSample | DeliveryRow | Event | QueueDepth | Interest | ReservedFlow
 
 TABLES: dict[type[Row], str] = {
     TopicRate: "topic_rates",
@@ -165,6 +191,7 @@ TABLES: dict[type[Row], str] = {
     Event: "events",
     QueueDepth: "queues",
     Interest: "interests",
+    ReservedFlow: "reservations",
 }
 
 ROWS: dict[str, type[Row]] = {table: row for row, table in TABLES.items()}

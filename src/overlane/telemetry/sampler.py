@@ -19,6 +19,7 @@ from overlane.core.units import SECOND, Nanos
 from overlane.mqtt.server import MqttServer
 from overlane.pubsub.sessions.session import Session
 from overlane.telemetry.file_rotation import DAY
+from overlane.telemetry.flow_rates import FlowRates
 from overlane.telemetry.rows import Event, EventKind, Interest, LinkSample, QueueDepth, QueueKind, Row
 from overlane.telemetry.topic_rates import TopicRates
 
@@ -71,6 +72,7 @@ class Sampler:
         self._told: Counter[tuple[str, str]] = Counter()
         """What was counted, by kind and reason, up to the last look."""
         self._clients_due_ns = self._last_ns
+        self._flow_rates = FlowRates(server.advertising)
         self._interests: dict[tuple[str, str], int] = {}
         self._interests_of: tuple[int, int] = (-1, -1)
 
@@ -85,6 +87,7 @@ class Sampler:
         self._add_all(self._links(at_ns, interval_ns))
         self._add_all(self._queues(at_ns))
         self._add_all(self._counted(at_ns))
+        self._add_all(self._flow_rates.rows(at_ns, now))
         for topics in _pieces(self._rates.topics()):
             self._add_all(self._rates.rows(topics, at_ns, interval_ns))
             await asyncio.sleep(0)

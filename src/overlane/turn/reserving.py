@@ -105,6 +105,20 @@ class RsvpNetwork:
         if self.agent is not None:
             self._handle(contract.Release(request), now)
 
+    def reserved_rate(self, topic_filter: str) -> int:
+        if self.agent is None:
+            return 0
+        wanted = session_of(topic_filter)
+        return max(
+            (
+                rate
+                for ledger in self.agent.ledgers.values()
+                for (session, senders), rate in ledger
+                if session == wanted
+            ),
+            default=0,
+        )
+
     def watch_delay(self, topic_filter: str, bound_s: float | None) -> None:
         self.delays.watch(topic_filter, bound_s)
 

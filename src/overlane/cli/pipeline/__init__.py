@@ -20,6 +20,10 @@ COMMANDS = {
         "overlane.cli.pipeline.forecast",
         "Forecast next week's peak of each item, with an interval, from at least three weeks of telemetry.",
     ),
+    "profiles": Command(
+        "overlane.cli.pipeline.profiles",
+        "Compare what was reserved with what was used, per flow, and propose the profiles to advertise.",
+    ),
     "watch": Command(
         "overlane.cli.pipeline.watch",
         "Compute the share of messages in time per topic, live; publish an alert when it falls below the target.",

@@ -12,6 +12,7 @@ from overlane.network.plan import Plan
 from overlane.pipeline.output_directory import Run
 from overlane.pipeline.report import svg
 from overlane.pipeline.report.delays import delays, hours_text, name_of
+from overlane.pipeline.report.flow_profiles import FLOW_COLUMNS, IDLE_SHARE, RAISE, proposals
 
 TOPICS_SHOWN = 12
 CORRELATED_SHOWN = 30
@@ -52,6 +53,7 @@ def sections(tables: Tables, plan: Plan | None, before: Plan | None) -> list[Sec
         in_time(tables),
         latencies(tables),
         problems(tables),
+        reservations(tables),
         plan_changes(plan, before),
         landed(tables),
         clocks(tables),
@@ -256,6 +258,21 @@ def landed(tables: Tables) -> Section | None:
     worst = sorted(reasons.items(), key=lambda item: -item[1])[:ROWS_SHOWN]
     told = tuple((reason, f"{count:,}") for reason, count in worst)
     return Section("Input", finding, "", ("reason", "count"), told)
+
+
+def reservations(tables: Tables) -> Section | None:
+    """Left out if nothing was advertised."""
+    found = proposals(tables.rows("reserved_flows"))
+    if not found:
+        return None
+    idle = sum(one.share is not None and one.share < IDLE_SHARE for one in found)
+    beyond = sum(one.advice == RAISE for one in found)
+    finding = (
+        f"Of {len(found):,} advertised flows, {idle:,} used less than {IDLE_SHARE:.0%} of what links had set aside, and"
+        f" {beyond:,} need more than they advertise. Proposed buckets cover 99.9 % of the traffic."
+    )
+    rows = tuple(one.cells() for one in found[:RELIABILITY_SHOWN])
+    return Section("Reservations", finding, "", FLOW_COLUMNS, rows)
 
 
 def clocks(tables: Tables) -> Section | None:

@@ -20,6 +20,7 @@ from overlane.pubsub.cluster.uplink import Uplink
 from overlane.pubsub.reservations.advertisement import Advertisement
 from overlane.pubsub.reservations.network import ReservationNetwork
 from overlane.pubsub.reservations.policing import Policer
+from overlane.pubsub.reservations.profile_meter import ProfileMeter
 from overlane.pubsub.reservations.request import HEADER_BYTES, BadReservation
 
 ADVERTISEMENTS_MAX = 1024
@@ -33,11 +34,14 @@ CLIENT_OWNER = "client:"
 class AdvertisedFlow:
     filter: str
     policer: Policer
+    meter: ProfileMeter
     owners: dict[str, Advertisement] = field(default_factory=dict)
     leaves: frozenset[str] = frozenset()
     number: int = 0
     messages: int = 0
     excess_messages: int = 0
+    link_bytes: int = 0
+    """Of its messages, with what these have on a link beside their payload."""
     classes: dict[QosClass, QosClass] = field(default_factory=dict)
 
     @property
@@ -75,7 +79,9 @@ class Advertising:
                     f"got more than {ADVERTISEMENTS_MAX} advertisements at this broker; expected fewer"
                 )
             flow = self.flows[advertisement.filter] = AdvertisedFlow(
-                advertisement.filter, Policer(advertisement.tspec, now)
+                advertisement.filter,
+                Policer(advertisement.tspec, now),
+                ProfileMeter(advertisement.tspec.rate, now),
             )
             self._trie.add(flow.filter, flow.filter)
             self._uplink.subscribe(LOCAL_SUBSCRIBERS, ADVERTISED + flow.filter, False, now)
@@ -115,6 +121,7 @@ class Advertising:
 
     def _changed(self, flow: AdvertisedFlow, now: Nanos) -> None:
         flow.policer.change(_sum([one.tspec for one in flow.owners.values()]))
+        flow.meter.change(flow.policer.tspec.rate)
         flow.leaves = frozenset(self._leaves.get(flow.filter, ()))
         flow.number = self.network.offer(flow.filter, flow.policer.tspec, flow.leaves, now)
         flow.classes.clear()
@@ -154,7 +161,10 @@ class Advertising:
     def classify(self, flow: AdvertisedFlow, qos: QosClass, payload_bytes: int, now: Nanos) -> QosClass | None:
         """The class to send a message in; None if it is beyond the profile and to be refused."""
         flow.messages += 1
-        if not flow.policer.conforms(payload_bytes + HEADER_BYTES + len(flow.filter.encode()), now):
+        size = payload_bytes + HEADER_BYTES + len(flow.filter.encode())
+        flow.link_bytes += size
+        flow.meter.note(payload_bytes, now)
+        if not flow.policer.conforms(size, now):
             flow.excess_messages += 1
             return None if flow.excess == "drop" else qos
         # What is kept for late subscribers is kept once, whoever has asked for it.

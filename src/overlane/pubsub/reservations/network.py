@@ -57,6 +57,9 @@ class ReservationNetwork(Protocol):
 
     def release(self, request: str, now: Nanos) -> None: ...
 
+    def reserved_rate(self, topic_filter: str) -> int:
+        """Bytes per second that the links of this broker have set aside for the flow: the most of them."""
+
     def watch_delay(self, topic_filter: str, bound_s: float | None) -> None:
         """Measure the delay of what was granted, against its bound."""
 
@@ -79,6 +82,9 @@ class NoNetwork:
 
     def release(self, request: str, now: Nanos) -> None:
         pass
+
+    def reserved_rate(self, topic_filter: str) -> int:  # noqa: ARG002
+        return 0
 
     def watch_delay(self, topic_filter: str, bound_s: float | None) -> None:
         pass
