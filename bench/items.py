@@ -3,10 +3,14 @@
     python bench/items.py                            # 20 brokers, 200 items: every state of the case base, simulated
     python bench/items.py --quick
     python bench/items.py --only failures --repeat 3 # four real brokers: the primary is lost, then the mirror
+    python bench/items.py --only balance             # four real brokers: round robin and the plan, at the same rates
 
 `risks` draws rates of items from a normal distribution with known covariance (factors that many items share) and
 counts how often the rate of a broker exceeds its capacity, in every state of the case base, beside the figure that the
-solver has predicted for it. For the normal state it shows round robin too.
+solver has predicted for it. The placement of a state is that which simulated agents follow after they have lost these
+brokers. For the normal state it shows round robin with mirrors too.
+
+`balance` publishes at such rates to four brokers that can carry so much and no more (`_item_balance.py`; needs root).
 
 `failures` publishes 100 messages a second to a critical item and to another one, with clients that follow the
 directory, takes their primary away, and then the mirror of that time. It reports how many messages were lost, how many
@@ -26,12 +30,10 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from overlane.items.plans import DomainPlan, PlannedBroker, PlannedItem, failure_states, make_plan, problem_of, solve
-from overlane.items.policy import Places
-from overlane.planning.allocation.placement import Placement
-from overlane.planning.allocation.round_robin import round_robin
+from _item_rates import Carried, differences, drawn_plan, drawn_rates, placed_in_turn
+from overlane.items.plans import failure_states, solve
+from overlane.sim.items.states import policies_followed
 
 DEADLINE_S = 0.05
 RATE_HZ = 100
@@ -55,56 +57,30 @@ topics = ["signs/#"]
 # Risks
 
 
-def drawn_plan(brokers: int, items: int, seed: int, margin: float = 1.8) -> DomainPlan:
-    """Items whose rates share factors, on brokers with room for one of them missing."""
-    luck = np.random.default_rng(seed)
-    mean = luck.lognormal(4.0, 0.5, items)
-    loadings = luck.uniform(0, 0.25, (items, 5)) * (luck.random((items, 5)) < 0.4) * mean[:, None]
-    covariance = loadings @ loadings.T + np.diag((0.1 * mean) ** 2)
-    capacity = margin * mean.sum() / brokers
-    return make_plan(
-        [PlannedItem(f"item-{number}", float(one), bool(luck.random() < 0.1)) for number, one in enumerate(mean)],
-        covariance.tolist(),
-        [PlannedBroker(f"b{number:02}", float(capacity)) for number in range(brokers)],
-        0.02,
-        version=1,
-    )
-
-
-def simulated(plan: DomainPlan, places: Places, rates: npt.NDArray[np.float64]) -> dict[str, float]:
-    """Of each broker, how often its rate exceeds its capacity. `rates`: samples of all items."""
-    carried = {broker.name: np.zeros(len(rates)) for broker in plan.brokers}
-    for index, item in enumerate(plan.items):
-        place = places[item.name]
-        for broker in (place.primary, place.mirror) if item.critical else (place.primary,):
-            if broker:
-                carried[broker] += rates[:, index]
-    return {broker.name: float((carried[broker.name] > broker.capacity).mean()) for broker in plan.brokers}
-
-
 def show_risks(brokers: int, items: int, samples: int, seed: int) -> None:
     began = time.process_time()
     plan = drawn_plan(brokers, items, seed)
-    problem = problem_of(plan)
-    luck = np.random.default_rng(seed + 1)
-    rates = luck.multivariate_normal(problem.mean, problem.covariance, size=samples, method="cholesky")
-    normal = simulated(plan, plan.places, rates)
-    turns = problem.named(round_robin(Placement.of(problem)))
-    by_turns = {item: type(place)(turns[item], "") for item, place in plan.places.items()}
-    in_turn = simulated(plan, by_turns, rates)
+    rates = drawn_rates(plan, samples, seed + 1)
     print(f"{brokers} brokers, {items} items, {samples} samples, seed {seed}")
-    print(f"normal state, greatest Pr(V > C): plan {max(plan.risk.values()):.4f} predicted, {max(normal.values()):.4f}")
-    print(f"  simulated; round robin without mirrors {max(in_turn.values()):.4f} simulated")
-    worst, errors, statuses = 0.0, [], Counter[str]()
-    for missing in [frozenset[str](), *failure_states(plan)]:
-        state = solve(plan, missing)
-        statuses[state.status] += 1
-        found = simulated(plan, state.places, rates)
-        for broker, predicted in state.risk.items():
-            deviation = (predicted * (1 - predicted) / samples) ** 0.5
-            errors.append(abs(found[broker] - predicted) / max(deviation, 1 / samples))
-            worst = max(worst, abs(found[broker] - predicted))
-    print(f"{sum(statuses.values())} states ({', '.join(f'{n} {word}' for word, n in sorted(statuses.items()))})")
+    for name, places in (("plan", plan.places), ("round robin", placed_in_turn(plan))):
+        carried = Carried(plan, places)
+        predicted, counted = max(carried.predicted().values()), max(carried.counted(rates).values())
+        print(f"  normal state, {name}: greatest Pr(V > C) {predicted:.4f} predicted, {counted:.4f} simulated")
+    states = [frozenset[str](), *failure_states(plan)]
+    solved = [solve(plan, missing) for missing in states]
+    for state in solved[1:]:
+        plan = plan.with_state(state)
+    statuses = Counter(state.status for state in solved)
+    print(f"{len(states)} states ({', '.join(f'{n} {word}' for word, n in sorted(statuses.items()))})")
+    errors, worst, followed = [], 0.0, 0
+    for state, policy in zip(solved, policies_followed(plan, states), strict=True):
+        if policy is None or dict(policy.places) != state.places:
+            continue
+        followed += 1
+        for deviation, difference in differences(Carried(plan, policy.places), state.risk, rates):
+            errors.append(deviation)
+            worst = max(worst, difference)
+    print(f"  {followed} followed by simulated agents that lost these brokers")
     print(f"  {len(errors)} risks: greatest difference {worst:.4f}; in standard errors of the simulation")
     print(f"  mean {np.mean(errors):.2f}, 99th percentile {np.percentile(errors, 99):.2f}, greatest {max(errors):.2f}")
     print(f"{time.process_time() - began:.0f} s of processor time")
@@ -246,15 +222,22 @@ async def _one_failure(tiers: "object", fault: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("risks", "failures"), default="risks")
+    parser.add_argument("--only", choices=("risks", "failures", "balance"), default="risks")
     parser.add_argument("--quick", action="store_true", help="risks: 4 brokers and 24 items")
     parser.add_argument("--samples", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--faults", nargs="*", default=["none", "kill", "stop", "kill both"])
+    parser.add_argument("--seconds", type=int, default=100, help="balance: with each placement")
+    parser.add_argument("--margin", type=float, default=1.45, help="balance: capacity compared with the mean rates")
     given = parser.parse_args()
     if given.only == "risks":
         show_risks(*((4, 24) if given.quick else (20, 200)), given.samples, given.seed)
+    elif given.only == "balance":
+        from _item_balance import show_balance
+
+        with tempfile.TemporaryDirectory() as folder:
+            show_balance(Path(folder), given.seconds, given.seed, given.margin)
     else:
         asyncio.run(show_failures(given.repeat, given.faults))
 

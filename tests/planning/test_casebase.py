@@ -1,6 +1,7 @@
 """The case base: every state has a policy that keeps limits where it can, with few items moved."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,6 +74,27 @@ def test_items_move_only_as_far_as_the_limit_demands() -> None:
     policy = solve_state(plan, frozenset("a"))
     assert policy.status == "kept"
     assert len(policy.moved) == 1
+
+
+def test_a_broker_that_copies_overload_is_relieved() -> None:
+    # a carries one item and the copies of two critical ones: its primaries alone would be no reason to move anything.
+    items = [Item("own", 50.0), Item("x", 30.0, critical=True), Item("y", 30.0, critical=True), Item("other", 10.0)]
+    problem = Problem.of(items, np.eye(4) * 0.01, [BrokerCapacity(name, 100.0) for name in "abc"])
+    plan = NormalPlan(problem, np.array([0, 1, 1, 2]), np.array([1, 0, 0, 0]))
+    policy = solve_case(plan, Case())
+    assert policy.status == "kept"
+    assert policy.moved == [], "moving one copy is enough"
+    assert sorted((policy.mirror["x"], policy.mirror["y"])) == ["a", "c"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_copies_of_critical_items_are_never_with_their_items(seed: int) -> None:
+    problem = random_problem(seed, 10, 4, use=0.45, risk_max=0.1)
+    marked = tuple(replace(item, critical=number % 3 == 0) for number, item in enumerate(problem.items))
+    plan = normal_plan(Problem(marked, problem.covariance, problem.brokers, 1.0), None)
+    tight = NormalPlan(replace(plan.problem, risk_max=0.1), plan.primary, plan.mirror)
+    for case in failure_cases(tight):
+        check_policy(tight, solve_case(tight, case))
 
 
 def test_a_state_without_enough_capacity_says_so() -> None:

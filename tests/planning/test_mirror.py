@@ -8,7 +8,11 @@ import pytest
 from allocation_cases import places_of, plain_risk, random_problem
 
 from overlane.planning.allocation import BrokerCapacity, Item, Problem, allocate
-from overlane.planning.mirrors import Mirroring, allocate_and_mirror, mirror_items
+from overlane.planning.allocation.exact import solve_exactly
+from overlane.planning.allocation.placement import Placement
+from overlane.planning.allocation.search import Search
+from overlane.planning.mirrors import Mirroring, allocate_and_mirror, mirror_items, nearest_mirroring
+from overlane.planning.mirrors.copies import with_copies
 from overlane.planning.problem import BadProblem, NoSolution
 
 Places = tuple[int, ...]
@@ -132,6 +136,70 @@ def test_primaries_chosen_for_critical_items_leave_room_for_their_copies() -> No
     with pytest.raises(NoSolution, match="with the copies of critical items"):
         mirror_items(problem, alone)
     assert max(allocate_and_mirror(problem).risk_normal.values()) < 0.02
+
+
+def with_some_critical(seed: int, use: float, risk_max: float) -> Problem:
+    """Four items on three brokers, the first two of them critical."""
+    problem = random_problem(seed, 4, 3, use=use, risk_max=risk_max)
+    items = tuple(replace(item, critical=number < 2) for number, item in enumerate(problem.items))
+    return Problem(items, problem.covariance, problem.brokers, problem.risk_max)
+
+
+def least_by_brute_force(problem: Problem) -> float | None:
+    """The least loss of the normal state over all ways to place items and the mirrors of critical ones."""
+    losses = []
+    for primary in product(range(3), repeat=4):
+        for first, second in product(range(3), repeat=2):
+            if first != primary[0] and second != primary[1]:
+                loss, risks = plain_state(problem, primary, (first, second, -1, -1), None)
+                if max(risks.values()) < problem.risk_max:
+                    losses.append(loss)
+    return min(losses, default=None)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_items_and_their_copies_are_placed_as_well_as_by_brute_force(seed: int) -> None:
+    problem = with_some_critical(seed, 0.3, 0.3)
+    best = least_by_brute_force(problem)
+    task = with_copies(Placement.of(problem), np.array([0, 1]))
+    proof = solve_exactly(task, np.zeros(6, dtype=np.int64))
+    if best is None:
+        assert proof.places is None
+        return
+    assert proof.places is not None
+    assert task.keeps_limits(proof.places)
+    assert not task.pairs_together(proof.places)
+    assert task.loss(proof.places) == pytest.approx(best, rel=1e-7, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_search_separates_twins_and_counts_what_it_changes(seed: int) -> None:
+    problem = with_some_critical(seed, 0.5, 0.2)
+    task = with_copies(Placement.of(problem), np.array([0, 1]))
+    search = Search(task, np.zeros(6, dtype=np.int64))
+    search.descend()
+    assert not task.pairs_together(search.places)
+    search.shake(10, seed)
+    assert not task.pairs_together(search.places)
+    assert search.total == pytest.approx(task.cost(search.places), rel=1e-9)
+
+
+def test_copies_fit_where_primaries_that_ignore_them_leave_no_room() -> None:
+    rng = np.random.default_rng(5)
+    found = 0
+    for seed in range(16):
+        problem = with_critical(random_problem(seed, 8, 4, use=0.55, risk_max=0.02), rng, 0.4)
+        try:
+            mirror_items(problem, allocate(problem).primary)
+        except NoSolution:
+            near = nearest_mirroring(problem)
+            assert all(near.mirror[item] != place for item, place in near.primary.items())
+            risks = plain_state(problem, places_of(problem, near.primary), places_of(problem, near.mirror), None)[1]
+            assert near.risk_normal == pytest.approx(risks, rel=1e-6, abs=1e-12)
+            if max(risks.values()) < problem.risk_max:
+                found += 1
+                assert max(allocate_and_mirror(problem).risk_normal.values()) < problem.risk_max
+    assert found
 
 
 def test_an_unknown_primary_is_refused_by_name() -> None:

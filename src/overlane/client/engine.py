@@ -171,6 +171,10 @@ class Engine:
         if waiter is not None:
             await asyncio.shield(waiter)
 
+    def is_granted(self, number: int) -> bool:
+        waiter = self._granting.get(number)
+        return waiter is None or (waiter.done() and waiter.exception() is None)
+
     async def unsubscribe(self, number: int) -> None:
         self.check()
         inbox = self.inboxes.get(number)

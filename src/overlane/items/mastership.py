@@ -14,7 +14,7 @@ from importlib import import_module
 from overlane.coordination.contract import Create, Delete, Operation, Replace, Znode
 from overlane.core.units import MS, NEVER, Nanos
 from overlane.errors import ConfigError, Fault
-from overlane.items.records import AgentReport, MasterRecord, Paths, encode
+from overlane.items.records import AgentReport, MasterRecord, Paths, decode, encode
 
 STAGGER: Nanos = 300 * MS
 
@@ -70,7 +70,7 @@ class Mastership:
         """What makes this agent the master, if there should be another one. Both nodes have been read, and `epoch` is
         there."""
         is_vacant = master is None
-        is_own_of_before = holder == self._name and master is not None and master.owner != session
+        is_own_of_before = holder == self._name and master is not None and self._is_of_before(master, session)
         is_lost = holder is not None and holder in failed and holder != self._name
         if epoch is None or self._name not in reports or not (is_vacant or is_own_of_before or is_lost):
             self._vacant_since = self._due = NEVER
@@ -87,3 +87,7 @@ class Mastership:
         create = Create(self._paths.master, record, is_ephemeral=True)
         fence = Replace(self._paths.epoch, record, epoch.version)
         return (fence, create) if is_vacant else (fence, Delete(self._paths.master), create)
+
+    def _is_of_before(self, master: Znode, session: int) -> bool:
+        """Whether its own node is that of an earlier session; or was asked for in that one, and made in this one."""
+        return master.owner != session or decode(self._paths.master, master.data, MasterRecord).session != session

@@ -16,7 +16,8 @@ from overlane.errors import OverlaneError
 from overlane.items.policy import Place, Places
 from overlane.network.plan import DomainForecast
 from overlane.planning.allocation import BrokerCapacity, Item, Problem
-from overlane.planning.case_base import Case, NormalPlan, normal_plan, solve_case
+from overlane.planning.case_base import Case, NormalPlan, solve_case
+from overlane.planning.mirrors import allocate_and_mirror, nearest_mirroring
 from overlane.planning.problem import BadProblem, NoSolution
 
 PLAN_BYTES_MAX = 500_000
@@ -136,13 +137,11 @@ def make_plan(
     if len(brokers) == 1:
         return msgspec.structs.replace(empty, places={one.name: Place(brokers[0].name) for one in items})
     try:
-        plan = normal_plan(problem, None)
+        found = allocate_and_mirror(problem)
     except NoSolution:
-        # As well as it can be done: the limits are those that it is then measured by.
-        plan = normal_plan(Problem.of(problem.items, problem.covariance, problem.brokers, 1.0), None)
-    named = zip(problem.named(plan.primary).items(), problem.named(plan.mirror).values(), strict=True)
-    made = msgspec.structs.replace(empty, places={item: Place(primary, mirror) for (item, primary), mirror in named})
-    return msgspec.structs.replace(made, risk=solve(made, frozenset()).risk)
+        found = nearest_mirroring(problem)
+    named = {item: Place(primary, found.mirror[item]) for item, primary in found.primary.items()}
+    return msgspec.structs.replace(empty, places=named, risk=found.risk_normal)
 
 
 def domain_plan(forecast: DomainForecast, version: int, critical: Mapping[str, bool]) -> DomainPlan:

@@ -176,6 +176,8 @@ class ItemClient(Client):
             await asyncio.sleep(self._sessions.look_every_s)
             self._publishing.tell_waiting()
             self._sessions.look()
+            for subscription in list(self._subscriptions):
+                subscription.look()
             self._leave_silent_home()
 
     def _leave_silent_home(self) -> None:

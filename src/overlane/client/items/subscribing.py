@@ -2,26 +2,32 @@
 
 For a filter within an item it is an ordinary subscription at the broker that is used, and one that stands by at the
 other: that one gets only messages with an identity which are published there. Filters beyond one item are subscribed to
-at the home session. When an item moves, the new subscriptions are made before the old ones end; copies are recognised
-by their identities.
+at the home session. Copies are recognised by their identities.
+
+When an item moves, or another broker of it is used, the new subscription is added first. The old one stands by, or
+ends, when the new one has been granted and its own broker well for OVERLAP: until then other brokers may not know of
+the new one, and the old one's broker may have acknowledged messages that it has for this session only.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from overlane.client.clocks import now_ns
 from overlane.client.engine import Engine
-from overlane.client.errors import ClientError
 from overlane.client.inbox import Inbox
 from overlane.client.items.sessions import Sessions
 from overlane.client.message import Message
 from overlane.client.protocol import WantedSubscription
+from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.items.directory import ItemDirectory
 from overlane.pubsub.publishing.message_ids import PROPERTY, IdWindow, read_id
 
 RUNS_MAX = 1_000
 STANDBY = (("overlane-standby", "yes"),)
 RETAINED_NEVER = 2
+OVERLAP: Nanos = 5 * SECOND
+PLAIN_OVERLAP: Nanos = 500 * MS
+"""The same for messages without an identity, whose copies nobody recognises."""
 HOME = ""
 
 
@@ -32,6 +38,10 @@ class _Leg:
     engine: Engine
     number: int
     is_standby: bool
+    surplus_since: Nanos = NEVER
+    """Since when it is not needed as it is, while its broker is well and the one that is needed is granted."""
+    replaced_at: Nanos = NEVER
+    """When the one that is needed had been granted."""
 
 
 class _Full(set[Inbox]):
@@ -75,7 +85,8 @@ class ItemSubscription:
         self._owners: dict[int, Engine] = {}
         """Which session a message came from that is to be acknowledged, by its `id`."""
         self._is_over = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._wanted_now: dict[tuple[str, str], bool] = {}
+        """By broker and filter: whether it is to stand by."""
         self.inbox = Inbox(wanted.filters, unread_max, _Full(self._engines))
         self.follow()
 
@@ -83,20 +94,48 @@ class ItemSubscription:
         """Have the subscriptions that directory and detectors ask for now."""
         if self._is_over:
             return
-        wanted = self._legs_wanted()
-        fresh: list[_Leg] = []
+        wanted = self._wanted_now = self._legs_wanted()
         for key, is_standby in wanted.items():
             broker, topic_filter = key
             engine = self._home if broker == HOME else self._sessions.engine(broker)
             leg = self._legs.get(key)
-            if engine is None or (leg is not None and (leg.engine, leg.is_standby) == (engine, is_standby)):
+            if engine is None or (leg is not None and leg.engine is engine and (is_standby or not leg.is_standby)):
                 continue
-            fresh.append(self._subscribe(key, engine, topic_filter, is_standby, leg))
-        obsolete = [key for key in self._legs if key not in wanted]
-        if obsolete and all(self._legs.get(key) is not None for key in wanted):
-            task = asyncio.create_task(self._leave_later(fresh, obsolete))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._subscribe(key, engine, topic_filter, is_standby, leg)
+        for key, leg in self._legs.items():
+            is_right = key in wanted and wanted[key] == leg.is_standby
+            leg.surplus_since = NEVER if is_right else min(leg.surplus_since, now_ns())
+            leg.replaced_at = NEVER if is_right else leg.replaced_at
+
+    def look(self) -> None:
+        """Let subscriptions stand by or end that have been surplus for long enough."""
+        now = now_ns()
+        surplus = [] if self._is_over else [one for one in self._legs.items() if one[1].surplus_since < NEVER]
+        for key, leg in surplus:
+            broker, topic_filter = key
+            if leg.engine is not (self._home if broker == HOME else self._sessions.engine(broker)):
+                continue  # its session has ended: `follow` makes another one, if it is wanted
+            is_there = leg.engine.online if broker == HOME else self._sessions.switching.is_usable(broker)
+            is_carried = self._is_carried(topic_filter)
+            if is_carried:
+                leg.replaced_at = min(leg.replaced_at, now)
+            if not is_there or not is_carried:
+                leg.surplus_since = now
+            elif now < leg.surplus_since + OVERLAP:
+                continue
+            elif key in self._wanted_now:
+                self._subscribe(key, leg.engine, topic_filter, True, leg)
+            else:
+                del self._legs[key]
+                leg.engine.leave(leg.number, for_good=True)
+
+    def _is_carried(self, topic_filter: str) -> bool:
+        """Whether the subscription that is to be the ordinary one is granted."""
+        return any(
+            leg.engine.is_granted(leg.number)
+            for key, leg in self._legs.items()
+            if key[1] == topic_filter and self._wanted_now.get(key) is False and not leg.is_standby
+        )
 
     def _legs_wanted(self) -> dict[tuple[str, str], bool]:
         wanted: dict[tuple[str, str], bool] = {}
@@ -115,7 +154,7 @@ class ItemSubscription:
 
     def _subscribe(
         self, key: tuple[str, str], engine: Engine, topic_filter: str, is_standby: bool, before: _Leg | None
-    ) -> _Leg:
+    ) -> None:
         wanted = replace(self._wanted, filters=(topic_filter,))
         if is_standby:
             wanted = replace(wanted, retain_handling=RETAINED_NEVER, properties=(*wanted.properties, *STANDBY))
@@ -123,31 +162,22 @@ class ItemSubscription:
             wanted = replace(wanted, retain_handling=max(1, wanted.retain_handling))
         replaced = before.number if before is not None and before.engine is engine else None
         number, inbox = engine.subscribe(wanted, self._unread_max, replaced)
-        inbox.sink = lambda message: self._arrived(engine, message)
-        for message in inbox.take_all():
-            self._arrived(engine, message)
         leg = self._legs[key] = _Leg(engine, number, is_standby)
-        return leg
+        inbox.sink = lambda message: self._arrived(leg, message)
+        for message in inbox.take_all():
+            self._arrived(leg, message)
 
-    async def _leave_later(self, fresh: list[_Leg], obsolete: list[tuple[str, str]]) -> None:
-        for leg in fresh:
-            try:
-                await leg.engine.granted(leg.number)
-            except ClientError:
-                return
-        wanted = self._legs_wanted()
-        for key in obsolete:
-            if key not in wanted and key in self._legs:
-                old = self._legs.pop(key)
-                old.engine.leave(old.number, for_good=True)
-
-    def _arrived(self, engine: Engine, message: Message) -> None:
+    def _arrived(self, leg: _Leg, message: Message) -> None:
+        engine = leg.engine
         pairs = message.property_pairs
-        if pairs and any(name == PROPERTY for name, _ in pairs):
-            message_id = read_id(pairs)
-            if message_id is not None and not message.retained and not self._seen.add(message_id):
-                engine.done(message)
-                return
+        message_id = read_id(pairs) if pairs and any(name == PROPERTY for name, _ in pairs) else None
+        if message_id is None:
+            is_copy = now_ns() > leg.replaced_at + (PLAIN_OVERLAP if message.qos else 0)
+        else:
+            is_copy = not message.retained and not self._seen.add(message_id)
+        if is_copy:
+            engine.done(message)
+            return
         if message.receipt is not None:
             self._owners[id(message)] = engine
         self.inbox.put(message)

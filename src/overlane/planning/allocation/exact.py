@@ -70,7 +70,7 @@ def least_maximum_risk(task: Placement, start: IntArray, stop: Stop = never) -> 
     order = _branching_order(task)
     ordered = task.part(order, np.arange(task.broker_count))
     tables = subset_tables(ordered)
-    roomy = bool((task.load(start).topics <= task.topics_max).all())
+    roomy = bool((task.load(start).topics <= task.topics_max).all()) and not task.pairs_together(start)
     best: IntArray | None = start[order] if roomy else None
     while True:
         limit = np.inf if best is None else _highest_risk(tables, best) * (1 - RISK_MARGIN)

@@ -8,7 +8,8 @@ brokers of
 
 where strain is zero on a broker within its limits and otherwise exceeds every possible loss, growing with the distance
 to the limit, so that a local search restores the limits first and optimises afterwards. A toll is an additional cost of
-one item on one broker; the case base uses it to keep items where they are.
+one item on one broker; the case base uses it to keep items where they are. Twins are two items that must not be on the
+same broker: a critical item and its copy.
 
 Totals are additive over items except the variance, for which `shared` holds the covariance of each free item with
 everything on each broker: adding item i to broker b changes the variance by 2 * shared[b, i] + covariance[i, i].
@@ -26,6 +27,9 @@ from overlane.planning.allocation.model import FloatArray, IntArray, Problem
 RISK_MARGIN = 1e-9
 # A broker just at its limit strains by this share of its capacity, so that the least strain outweighs every loss.
 LEAST_STRAIN = 1e-6
+# Twins on one broker cost as much as a broker whose load is this many times its capacity too high.
+TOGETHER_STRAIN = 1e3
+NO_TWIN = -1
 TINY = 1e-300
 
 
@@ -63,6 +67,7 @@ class Placement:
     risk_max: float  # infinite when risk is only paid for, not limited
     ground: Load
     toll: FloatArray | None = None  # items x brokers
+    twin: IntArray | None = None  # of each item the position of its twin, or NO_TWIN
 
     @staticmethod
     def of(problem: Problem) -> "Placement":
@@ -109,13 +114,33 @@ class Placement:
         """How many standard deviations must lie between mean and capacity."""
         return -float(ndtri(min(max(self.risk_limit, TINY), 1 - 1e-16)))
 
+    @cached_property
+    def together_cost(self) -> float:
+        """Of twins on one broker: more than any other exceeded limit."""
+        return self.stake * (10 / LEAST_STRAIN) * TOGETHER_STRAIN
+
+    def twin_places(self, places: IntArray) -> IntArray:
+        """Of each item the place of its twin, or NO_TWIN."""
+        if self.twin is None:
+            return np.full(self.item_count, NO_TWIN, dtype=np.int64)
+        found: IntArray = np.where(self.twin != NO_TWIN, places[self.twin], NO_TWIN)
+        return found
+
+    def pairs_together(self, places: IntArray) -> int:
+        """How many pairs of twins share a broker."""
+        return 0 if self.twin is None else int((self.twin_places(places) == places).sum()) // 2
+
     def limited(self, risk_max: float) -> "Placement":
         """The same placement under another risk limit."""
         return replace(self, risk_max=risk_max)
 
     def part(self, items: IntArray, brokers: IntArray) -> "Placement":
         """Only these items and brokers; all other items must be on other brokers."""
-        ground = self.ground
+        ground, twin = self.ground, None
+        if self.twin is not None:
+            position = np.full(self.item_count + 1, NO_TWIN, dtype=np.int64)  # the last one is that of NO_TWIN
+            position[items] = np.arange(len(items))
+            twin = position[self.twin[items]]
         shared = ground.shared[np.ix_(brokers, items)]
         return Placement(
             self.mean[items],
@@ -129,6 +154,7 @@ class Placement:
                 ground.mean[brokers], ground.variance[brokers], ground.penalty[brokers], ground.topics[brokers], shared
             ),
             None if self.toll is None else self.toll[np.ix_(items, brokers)],
+            twin,
         )
 
     def load(self, places: IntArray) -> Load:
@@ -165,12 +191,13 @@ class Placement:
         total = float(self.broker_cost(load.mean, load.variance, load.penalty, load.topics, slice(None)).sum())
         if self.toll is not None:
             total += float(self.toll[np.arange(self.item_count), places].sum())
-        return total
+        return total + self.together_cost * self.pairs_together(places)
 
     def keeps_limits(self, places: IntArray) -> bool:
         load = self.load(places)
         risk = overload_risk(load.mean, load.variance, self.capacity)
-        return bool((risk < self.risk_limit).all() and (load.topics <= self.topics_max).all())
+        is_within = bool((risk < self.risk_limit).all() and (load.topics <= self.topics_max).all())
+        return is_within and not self.pairs_together(places)
 
     def broker_cost(
         self,

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from overlane.planning.allocation.model import FloatArray, IntArray
-from overlane.planning.allocation.placement import Placement
+from overlane.planning.allocation.placement import NO_TWIN, Placement
 
 Stop: TypeAlias = Callable[[], bool]
 
@@ -52,7 +52,7 @@ class Search:
         total = float(self.cost.sum())
         if self.task.toll is not None:
             total += float(self.task.toll[np.arange(len(self.places)), self.places].sum())
-        return total
+        return total + self.task.together_cost * self.task.pairs_together(self.places)
 
     def descend(self, items: Iterable[int] | None = None, stop: Stop = never, passes: int = 1000) -> None:
         """Take the best change of each item in turn, until a whole pass finds none or `stop` says so."""
@@ -124,6 +124,11 @@ class Search:
         change = with_item - self.cost + self._cost_without(item, home) - self.cost[home]
         if task.toll is not None:
             change += task.toll[item] - task.toll[item, home]
+        if task.twin is not None and task.twin[item] != NO_TWIN:
+            beside = int(self.places[task.twin[item]])
+            change[beside] += task.together_cost
+            if beside == home:
+                change -= task.together_cost
         change[home] = np.inf
         place = int(np.argmin(change))
         return -float(change[place]), place
@@ -162,9 +167,19 @@ class Search:
         if task.toll is not None:
             change = change + task.toll[item, places] - task.toll[item, home]
             change += task.toll[:, home] - task.toll[every, places]
+        if task.twin is not None:
+            change = change + task.together_cost * self._pairs_gained(item, task.twin)
         change[places == home] = np.inf
         partner = int(np.argmin(change))
         return -float(change[partner]), partner
+
+    def _pairs_gained(self, item: int, twin: IntArray) -> IntArray:
+        """How many more twins share a broker when the item is swapped with each of the others."""
+        places, home, beside = self.places, self.places[item], self.task.twin_places(self.places)
+        are_twins = twin == item
+        after = ((places == beside[item]) & ~are_twins).astype(np.int64) + ((beside == home) & ~are_twins)
+        gained: IntArray = after - (beside == places) - (beside[item] == home)
+        return gained
 
     def _move(self, item: int, place: int) -> None:
         task, load, home = self.task, self.load, int(self.places[item])

@@ -185,13 +185,19 @@ def _least_risk(task: Placement, places: IntArray, stop: Stop) -> tuple[IntArray
         return least_maximum_risk(task, places, stop)
     if (task.load(places).topics > task.topics_max).any():
         return None
+    return tightened(task, places, stop), False
+
+
+def tightened(task: Placement, places: IntArray, stop: Stop, shakes: int = 0) -> IntArray:
+    """Places with a lower maximum risk, as long as a search finds them; topics must fit."""
     for _ in range(TIGHTENINGS):
         highest = float(task.risk(places).max())
-        tighter = task.limited(highest * 0.9)
-        search = Search(tighter, places)
+        search = Search(task.limited(highest * 0.9), places)
         search.descend(stop=stop)
+        search.shake(shakes, 0, stop)
         found = search.places
-        if stop() or float(task.risk(found).max()) >= highest or (task.load(found).topics > task.topics_max).any():
+        is_worse = float(task.risk(found).max()) >= highest or task.pairs_together(found) > 0
+        if stop() or is_worse or (task.load(found).topics > task.topics_max).any():
             break
         places = found
-    return places, False
+    return places

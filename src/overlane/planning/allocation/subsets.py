@@ -8,6 +8,7 @@ with equal capacity, limits, ground and tolls share a table, so ten equal broker
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from overlane.planning.allocation.model import FloatArray
 from overlane.planning.allocation.placement import Placement, overload_risk
@@ -23,7 +24,7 @@ class SubsetTables:
 
     loss: list[FloatArray]
     risk: list[FloatArray]
-    topics_fit: list[FloatArray]  # 0 where they fit, infinite where not
+    topics_fit: list[FloatArray]  # 0 where they fit and no twins are among them, infinite where not
     kind: list[int]  # of each broker
 
 
@@ -46,6 +47,7 @@ def subset_tables(task: Placement) -> SubsetTables:
     looks = _looks(task)
     kinds = {look: kind for kind, look in enumerate(dict.fromkeys(looks))}
     tables = SubsetTables([], [], [], [kinds[look] for look in looks])
+    are_apart = _apart(task)
     for look in kinds:
         broker = looks.index(look)
         mean = sums(task.mean, float(task.ground.mean[broker]))
@@ -56,8 +58,18 @@ def subset_tables(task: Placement) -> SubsetTables:
         topics = sums(task.topics, float(task.ground.topics[broker]))
         tables.loss.append(loss)
         tables.risk.append(risk)
-        tables.topics_fit.append(np.where(topics <= task.topics_max[broker], 0.0, np.inf))
+        tables.topics_fit.append(np.where((topics <= task.topics_max[broker]) & are_apart, 0.0, np.inf))
     return tables
+
+
+def _apart(task: Placement) -> npt.NDArray[np.bool_]:
+    """Of each mask, whether it has no twins."""
+    masks = np.arange(1 << task.item_count)
+    are_apart = np.ones(len(masks), dtype=np.bool_)
+    for item, twin in enumerate([] if task.twin is None else task.twin.tolist()):
+        if twin > item:
+            are_apart &= (masks >> item & masks >> twin & 1) == 0
+    return are_apart
 
 
 def _variances(task: Placement, broker: int) -> FloatArray:

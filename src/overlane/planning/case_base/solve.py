@@ -3,10 +3,11 @@
 The home of an item is its primary, or its mirror if the primary is missing: clients already have sessions there. Any
 other broker is a move. The policy of a case is computed in three steps:
 
-1. Items stay at home; those that have lost both brokers are placed where the loss is minimal.
-2. If a limit is exceeded, items may move: a search in which every move costs more than any loss and less than any
-   exceeded limit restores the limits with few moves.
-3. Mirrors that are still valid are kept; the others are chosen again for the next failure.
+1. Items stay at home, and so do the copies of critical items, on their mirrors; items that have lost both brokers, and
+   copies that have lost theirs, are placed where the loss is minimal.
+2. If a limit is exceeded, items and copies may move: a search in which every move costs more than any loss and less
+   than any exceeded limit restores the limits with few moves.
+3. Other mirrors that are still valid are kept; the rest are chosen again for the next failure.
 
 A case that no moves can bring within the limits is overloaded, and its policy says so: starting from home, it makes the
 moves that reduce the loss.
@@ -22,11 +23,14 @@ from overlane.planning.allocation.model import IntArray, Problem
 from overlane.planning.allocation.placement import Placement
 from overlane.planning.allocation.search import Search
 from overlane.planning.case_base.cases import Case, NormalPlan, under_load
+from overlane.planning.mirrors.copies import with_copies
 from overlane.planning.mirrors.solve import Effort, best_mirrors
 from overlane.planning.mirrors.states import NOWHERE, FailureStates
 
 CaseStatus: TypeAlias = Literal["kept", "overloaded"]
 SHAKES = 20
+COPY_TOLL = 0.5  # of moving a copy, compared with an item: publishers go on at the primary meanwhile
+BESIDE_TWIN = 10.0  # stakes: no loss is worth it
 EFFORT = Effort(exact_items=0, shakes=0)  # a few mirrors at a time: more finds nothing better
 
 
@@ -51,11 +55,15 @@ def solve_case(plan: NormalPlan, case: Case) -> CasePolicy:
     problem = under_load(plan.problem, case.load)
     alive = np.array([i for i, broker in enumerate(problem.brokers) if broker.name not in case.missing], dtype=np.int64)
     home = _home(plan, alive)
-    task = _over(problem, alive)
+    critical = np.flatnonzero(problem.critical) if len(alive) > 1 else np.zeros(0, dtype=np.int64)
+    task = with_copies(_over(problem, alive), critical)
+    copies = plan.mirror[critical]
+    copies = np.where(np.isin(copies, alive) & (copies != home[critical]), copies, NOWHERE)
     position = {broker: index for index, broker in enumerate(alive.tolist())}
-    at_home = np.array([position.get(place, NOWHERE) for place in home.tolist()], dtype=np.int64)
-    primary = alive[_few_moves(task, at_home)]
-    states = _mirrored(problem, plan, primary, alive)
+    at_home = np.array([position.get(place, NOWHERE) for place in [*home.tolist(), *copies.tolist()]], dtype=np.int64)
+    places = alive[_few_moves(task, at_home, len(home))]
+    primary, copies = places[: len(home)], places[len(home) :]
+    states = _mirrored(problem, plan, primary, alive, dict(zip(critical.tolist(), copies.tolist(), strict=True)))
     return _told(plan, case, states, home)
 
 
@@ -86,8 +94,8 @@ def _over(problem: Problem, alive: IntArray) -> Placement:
     return Placement.of(problem).part(np.arange(len(problem.items)), alive)
 
 
-def _few_moves(task: Placement, home: IntArray) -> IntArray:
-    """Places that keep the limits, if they can be kept, with few items away from home."""
+def _few_moves(task: Placement, home: IntArray, items: int) -> IntArray:
+    """Places that keep the limits, if they can be kept, with few away from home. After `items` come the copies."""
     places = home.copy()
     homeless = np.flatnonzero(home == NOWHERE)
     if len(homeless) > 0:
@@ -97,6 +105,7 @@ def _few_moves(task: Placement, home: IntArray) -> IntArray:
     if task.keeps_limits(places):
         return places
     toll = np.full((task.item_count, task.broker_count), task.stake)
+    toll[items:] *= COPY_TOLL
     toll[homeless] = 0.0
     settled = np.flatnonzero(home != NOWHERE)
     toll[settled, home[settled]] = 0.0
@@ -117,15 +126,24 @@ def _homeless_only(task: Placement, home: IntArray, homeless: IntArray) -> tuple
     ground = task.part(settled, every).load(home[settled])
     shared = np.zeros((task.broker_count, len(homeless)))
     np.add.at(shared, home[settled], task.covariance[np.ix_(settled, homeless)])
-    free = replace(task.part(homeless, every), ground=replace(ground, shared=shared))
+    toll = np.zeros((len(homeless), task.broker_count))
+    beside = task.twin_places(home)[homeless]
+    apart = np.flatnonzero(beside != NOWHERE)
+    toll[apart, beside[apart]] = BESIDE_TWIN * task.stake
+    free = replace(task.part(homeless, every), ground=replace(ground, shared=shared), toll=toll)
     return free, spread(free)
 
 
-def _mirrored(problem: Problem, plan: NormalPlan, primary: IntArray, alive: IntArray) -> FailureStates:
+def _mirrored(
+    problem: Problem, plan: NormalPlan, primary: IntArray, alive: IntArray, copies: dict[int, int]
+) -> FailureStates:
+    """`copies`: where those of critical items are."""
     if len(alive) < 2:
         return FailureStates(problem, primary, alive)
     good = np.isin(plan.mirror, alive) & (plan.mirror != primary)
-    states, _ = best_mirrors(problem, primary, alive, np.where(good, plan.mirror, NOWHERE), EFFORT)
+    kept = np.where(good, plan.mirror, NOWHERE)
+    kept[list(copies)] = list(copies.values())
+    states, _ = best_mirrors(problem, primary, alive, kept, EFFORT)
     return states
 
 

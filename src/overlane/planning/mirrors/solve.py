@@ -14,7 +14,7 @@ risk after a failure is minimised through the loss; it is reported, not limited.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -26,6 +26,7 @@ from overlane.planning.allocation.placement import Placement
 from overlane.planning.allocation.search import Search, Stop, never
 from overlane.planning.allocation.solve import Spent, Status, best_places, untimed
 from overlane.planning.allocation.subsets import fits_tables
+from overlane.planning.mirrors.copies import place_with_copies
 from overlane.planning.mirrors.states import NOWHERE, FailureStates
 from overlane.planning.problem import NoSolution
 
@@ -61,26 +62,27 @@ class Mirroring:
 
 
 def allocate_and_mirror(problem: Problem, spent: Spent = untimed, seed: int = 0) -> Mirroring:
-    """The best allocation and its mirrors; if critical copies do not fit beside it, one that leaves them room."""
+    """The best allocation and its mirrors; if critical copies do not fit beside it, one that is made with them."""
     places = best_places(problem, spent, seed)
     try:
         return mirror_items(problem, problem.named(places), lambda: spent() >= 1)
     except NoSolution:
         if not problem.critical.any():
             raise
-        roomy = _with_copies(problem)
-    try:
-        places = best_places(roomy, spent, seed)
-    except NoSolution as refused:
-        places = roomy.places(refused.nearest["primary"], "primary")  # type: ignore[arg-type]
-    return mirror_items(problem, problem.named(places), lambda: spent() >= 1)
+    return _told_or_nearest(mirrored_with_copies(problem, spent, seed), "feasible")
 
 
-def _with_copies(problem: Problem) -> Problem:
-    """As if every critical item came twice to its broker: a stand-in for as large copies from elsewhere."""
-    times = np.where(problem.critical, 2.0, 1.0)
-    items = tuple(replace(item, mean=item.mean * by) for item, by in zip(problem.items, times.tolist(), strict=True))
-    return Problem(items, problem.covariance * np.outer(times, times), problem.brokers, problem.risk_max)
+def mirrored_with_copies(problem: Problem, spent: Spent = untimed, seed: int = 0) -> FailureStates:
+    """Primaries and mirrors with the least loss of the normal state, copies of critical items included; if its limits
+    cannot be kept, with the lowest maximum risk that was found."""
+    primary, kept, _ = place_with_copies(problem, spent, seed)
+    alive = np.arange(len(problem.brokers))
+    return best_mirrors(problem, primary, alive, kept, Effort(), lambda: spent() >= 1)[0]
+
+
+def nearest_mirroring(problem: Problem, spent: Spent = untimed, seed: int = 0) -> Mirroring:
+    """As `mirrored_with_copies`, whether it keeps the limits or not."""
+    return _told(mirrored_with_copies(problem, spent, seed), "feasible")
 
 
 def mirror_items(problem: Problem, primary: Mapping[str, str], stop: Stop = never) -> Mirroring:
@@ -90,7 +92,11 @@ def mirror_items(problem: Problem, primary: Mapping[str, str], stop: Stop = neve
         raise NoSolution("a mirror needs a second broker", {"brokers": [broker.name for broker in problem.brokers]})
     alive = np.arange(len(problem.brokers))
     states, proven = best_mirrors(problem, places, alive, np.full(len(places), NOWHERE), Effort(), stop)
-    found = _told(states, "optimal" if proven else "feasible")
+    return _told_or_nearest(states, "optimal" if proven else "feasible")
+
+
+def _told_or_nearest(states: FailureStates, status: Status) -> Mirroring:
+    found = _told(states, status)
     if states.strain() > 0:
         nearest = {"primary": found.primary, "mirror": found.mirror, "risk": found.risk_normal}
         raise NoSolution(_missing(states), dict(nearest))

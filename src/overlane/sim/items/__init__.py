@@ -2,6 +2,7 @@
 
 domain      agents of brokers with an ensemble of ZooKeeper servers that has all its weaknesses, and links that fail
 traffic     publishers and subscribers of items: real detectors and identities, brokers that pass messages on
+states      a case base applied state by state
 running     one seed: faults, what must always hold, and what must hold when everything has been mended
 """
 
