@@ -38,7 +38,7 @@ FAILED_ONCE = {
     400030: "a member whose session ended had a message, while it was not known where else the group has members",
 }
 FAILED_IN_ONE_GROUP = {
-    1026: "messages waited behind one without a path, and later ones overtook them on a topic that had been sent before",
+    1026: "messages waited behind one without a path, and later ones on a topic that was sent already overtook them",
     3014: "a former carrier handed out a retained message that had been removed meanwhile",
 }
 PACE = Pace(200_000, (MS, 5 * MS))
