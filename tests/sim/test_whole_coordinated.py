@@ -31,6 +31,9 @@ FAILED_ONCE = {
     37: "an edge came back, did not remember what it had removed, and delivered what its carrier sent it of before",
     50174: "a former leader tried to write, in vain, and the simulator counted that as written",
     50242: "an edge had removed a retained message, came back, and kept what its carrier knew from before",
+    720244: "a routing broker that came back handed out what had been removed meanwhile, and nobody corrected the edge",
+    720543: "an edge kept a retained message that no client there needed any more, and did not hear of the next",
+    700263: "an edge kept what came late, when its client had gone",
     20060: "an edge was away when a retained message was removed, and the new carrier of its bundle did not tell it",
 }
 

@@ -179,6 +179,8 @@ class Handouts:
         if origin == state.name and message.payload:
             # Sent again after a restart. It was kept when it was published, and may have been replaced since.
             return
+        if state.uplink.is_edge and message.payload and not self._is_kept(message.topic):
+            return
         before = state.retained.stamp_of(message.topic)
         state.batch.extend(state.retained.keep_if_later(message))
         is_news = state.retained.stamp_of(message.topic) != before
@@ -206,6 +208,12 @@ class Handouts:
                 if given.get(message.topic, -1) < message.published_ns:
                     given[message.topic] = message.published_ns
                     self._give(*self._awaiting[awaiting], message, now)
+
+    def _is_kept(self, topic: str) -> bool:
+        """Whether an edge keeps what is retained of a topic. If no client there needs it, nobody tells the edge of what
+        follows."""
+        state = self._state
+        return state.retained.get(topic) is not None or bool(state.subscriptions.audience(topic).receivers)
 
     def _give(self, session: Session, subscription: Subscription, message: Message, now: Nanos) -> None:
         is_own = subscription.no_local and message.sender == session.publishes_as
