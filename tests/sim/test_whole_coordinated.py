@@ -34,6 +34,9 @@ FAILED_ONCE = {
     720244: "a routing broker that came back handed out what had been removed meanwhile, and nobody corrected the edge",
     720543: "an edge kept a retained message that no client there needed any more, and did not hear of the next",
     700263: "an edge kept what came late, when its client had gone",
+    700400: "a replay that its client's connection had interrupted went on with what was published at its edge alone",
+    700387: "messages that an edge had held came in one burst, which a short queue had no room for, and were reported",
+    700649: "the same, at an edge that came back",
     20060: "an edge was away when a retained message was removed, and the new carrier of its bundle did not tell it",
 }
 

@@ -43,6 +43,8 @@ RETRY_AFTER: Nanos = 100 * MS
 AWAITS = "\0"
 AWAITS_ONLY = "\0\0"
 """Ahead of the topic to which a replay has come, and in its place when it is over: it awaits handouts."""
+AWAITS_BESIDES = "\0\0\0"
+"""As AWAITS, where the replay contains what is kept of other brokers' publishers too."""
 
 _Task = tuple[str, Message, bool] | bytes
 """What is to be handed to which broker, and whether it was asked for; or the record of what was promised, which has
@@ -227,8 +229,9 @@ class Handouts:
 
     # Edges
 
-    def await_for(self, session: Session, subscription: Subscription, now: Nanos) -> None:
-        """A subscription gets what is handed to this broker for it from now on."""
+    def await_for(self, session: Session, subscription: Subscription, now: Nanos, is_own_only: bool = True) -> None:
+        """A subscription gets what is handed to this broker for it from now on. `is_own_only`: and of what is kept here
+        already, only what was published here."""
         self._expire(now)
         awaiting = session.client_id, subscription.name
         self.forget(session, subscription.name)
@@ -237,7 +240,7 @@ class Handouts:
         self._await_longer(awaiting, subscription, now)
         progress = session.replays.get(subscription.name, "")
         if session.is_durable and subscription.qos and not progress.startswith(AWAITS):
-            session.replays[subscription.name] = AWAITS + progress
+            session.replays[subscription.name] = (AWAITS if is_own_only else AWAITS_BESIDES) + progress
             self._state.batch.add(session.saved_replay(subscription.name))
 
     def _await_longer(self, awaiting: _Awaiting, subscription: Subscription, now: Nanos) -> None:
@@ -280,7 +283,7 @@ class Handouts:
             if session.is_known:
                 self._state.batch.add(session.erased_replay(name))
         else:
-            session.replays[name] = progress.removeprefix(AWAITS)
+            session.replays[name] = progress.lstrip(AWAITS)
             self._state.batch.add(session.saved_replay(name))
 
     def is_awaited(self, topic_filter: str) -> bool:

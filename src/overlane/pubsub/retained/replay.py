@@ -15,7 +15,7 @@ from overlane.core.units import Nanos
 from overlane.pubsub.contract.consumer import Consumer
 from overlane.pubsub.delivery.delivery import SEND_AHEAD_BYTES, Delivery
 from overlane.pubsub.message import Message
-from overlane.pubsub.retained.handouts import AWAITS, AWAITS_ONLY
+from overlane.pubsub.retained.handouts import AWAITS, AWAITS_BESIDES, AWAITS_ONLY
 from overlane.pubsub.retained.round_robin import STEPS_AT_ONCE, Progress, RoundRobin
 from overlane.pubsub.sessions.session import Session
 from overlane.pubsub.state import State
@@ -82,8 +82,8 @@ class RetainedReplay:
             if subscription is None:
                 self.forget(session, name)
             elif after != AWAITS_ONLY:
-                is_own_only = after.startswith(AWAITS)
-                replay = self._kept_replay(session, consumer, subscription, after.removeprefix(AWAITS), is_own_only)
+                is_own_only = after.startswith(AWAITS) and not after.startswith(AWAITS_BESIDES)
+                replay = self._kept_replay(session, consumer, subscription, after.lstrip(AWAITS), is_own_only)
                 self._start(replay, now)
 
     def forget(self, session: Session, name: str) -> None:
@@ -135,7 +135,8 @@ class RetainedReplay:
         """How far it has come: to this topic, or with "" not further than before."""
         session, name = replay.session, replay.subscription.name
         if last or name not in session.replays:
-            awaits = AWAITS if session.replays.get(name, "").startswith(AWAITS) else ""
+            before = session.replays.get(name, "")
+            awaits = before[: len(before) - len(before.lstrip(AWAITS))]
             session.replays[name] = awaits + last
             self._state.batch.add(session.saved_replay(name))
 

@@ -112,7 +112,7 @@ class Subscribing:
         is_first = place in self._firsts
         self._firsts.discard(place)
         if self._state.uplink.is_edge and (is_first or self._handouts.is_awaited(subscription.filter)):
-            self._handouts.await_for(session, subscription, now)
+            self._handouts.await_for(session, subscription, now, is_own_only=is_first)
         self._replay.begin(session, consumer, subscription, now, is_own_only=is_first)
 
     def unsubscribe(self, session: Session, name: str, can_refuse: bool, now: Nanos) -> Unsubscribed:

@@ -14,6 +14,7 @@ A subscription that is made during the run counts for publishers at the same bro
 when everything has come to rest: it takes time to travel.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
@@ -48,15 +49,18 @@ class WholeJudge:
         passing: frozenset[str],
         *,
         excuses_absence: bool = False,
+        queue_full_at: Callable[[str], int] | None = None,
     ) -> None:
         """`broker_of`: of each client. `passing`: clients whose session ends with their connection.
 
-        `excuses_absence`: queues are short, so that one for a client that was away may have run over.
+        `excuses_absence`: queues are short, so that one for a client that was away may have run over. `queue_full_at`:
+        how many messages a broker has reported as dropped since queues were full, if that excuses it.
         """
         self._now = now
         self._broker_of = broker_of
         self._passing = passing
         self._excuses_absence = excuses_absence
+        self._queue_full_at = queue_full_at
         self.broken: Broken | None = None
         """What was broken first."""
         self.deliveries = 0
@@ -212,12 +216,20 @@ class WholeJudge:
     def _is_promised(self, message: SimulatedMessage) -> bool:
         return message in self._acknowledged or (message in self._wills and self.wills.is_due(message))
 
+    def _unreported(self, missing: list[tuple[str, SimulatedMessage]]) -> list[tuple[str, SimulatedMessage]]:
+        if self._queue_full_at is None:
+            return missing
+        at = Counter(self._broker_of[client] for client, _ in missing)
+        full = {broker for broker, count in at.items() if count <= self._queue_full_at(broker)}
+        return [one for one in missing if self._broker_of[one[0]] not in full]
+
     def lost(self) -> Broken | None:
         missing = [
             (client, message)
             for (client, message), has_it in self._expected.items()
             if not has_it and self._is_promised(message) and not self._is_excused(client, message)
         ]
+        missing = self._unreported(missing)
         if missing:
             client, message = missing[0]
             return Broken("no acknowledged message is lost", f"{message} for {client}, the first of {len(missing)}")

@@ -14,6 +14,7 @@ from random import Random
 from overlane.core.config import BACKUP, PLAIN, ROUTING
 from overlane.core.units import MS, NEVER, SECOND, Nanos
 from overlane.network.classes import broker_config, policies, qos_table
+from overlane.pubsub.counters import Drop
 from overlane.pubsub.limits import Limits
 from overlane.pubsub.state import Settings
 from overlane.sim import random_streams
@@ -76,6 +77,8 @@ class WholeWorld:
             {name: person.broker for name, person in people.items()},
             frozenset(name for name, person in people.items() if person.habits.is_passing),
             excuses_absence=drawn.is_tight,
+            # What edges hold for want of a path leaves in one burst, which may be longer than a short queue.
+            queue_full_at=self._queue_full_at if drawn.is_tight and drawn.roles else None,
         )
         self.overfull: str | None = None
         network, seed = drawn.network, drawn.seed
@@ -107,6 +110,9 @@ class WholeWorld:
             self._add_client(person)
         for fault in drawn.faults:
             self.engine.at(fault.at_ns, self._do, fault)
+
+    def _queue_full_at(self, broker: str) -> int:
+        return self.brokers[broker].turn.server.state.counters.dropped[Drop.QUEUE_FULL]
 
     def _add_client(self, person: Person) -> SimulatedClient:
         chance = stream(self.drawn.seed, "client", person.name)
