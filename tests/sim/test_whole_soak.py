@@ -27,6 +27,7 @@ BROKE = {
     577: "the judge took a message for late that had missed a subscription, and that its publisher had sent again",
     1001568: "the judge took a client for heard that had just woken up, before its first answer had arrived",
     1002613: "a client whose CONNACK waited for a broken disk was taken for silent, and its will was published",
+    1005364: "a request was refused right before the disk worked again, and DISCONNECT came before the end",
     439: "what a client was sent waited for a broken disk, and it counted as one that does not answer",
 }
 """Seeds on which an invariant was broken, and why."""

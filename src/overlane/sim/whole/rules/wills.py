@@ -74,7 +74,7 @@ class WillRule:
 
     def _is_goodbye_excused(self, contact: Contact) -> bool:
         broker, at_ns = self._broker_of[contact.client], contact.goodbye_ns
-        was_refused = contact.may_be_refused and self._history.was_in_trouble(broker, at_ns, at_ns)
+        was_refused = contact.may_be_refused and self._history.was_in_trouble(broker, at_ns - WRITTEN_WITHIN, at_ns)
         return was_refused or self._is_forgotten(contact, at_ns)
 
     def _is_forgotten(self, contact: Contact, since: Nanos) -> bool:
